@@ -1,0 +1,40 @@
+package index
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
+)
+
+// tune sets Pebble up for records that are mostly hashes: they do not compress,
+// and most look-ups are for blobs that are not there.
+func tune(opts Options) *pebble.Options {
+	if opts.CacheSize == 0 {
+		opts.CacheSize = 32 << 20
+	}
+	o := &pebble.Options{
+		CacheSize:          opts.CacheSize,
+		Comparer:           comparer,
+		FormatMajorVersion: pebble.FormatTableFormatV6,
+		MaxOpenFiles:       256,
+		// A pack's worth of records, 65,536 of 55 bytes, fits a batch of half
+		// a memtable.
+		MemTableSize:                8 << 20,
+		MemTableStopWritesThreshold: 3,
+		DisableTableStats:           true, // reads in the background, for little
+	}
+	o.Experimental.ReadSamplingMultiplier = -1 // look-ups are random: they say nothing about compaction
+	for i := range o.Levels {
+		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return o
+}
+
+// tunePrivate is tune for a database that ends with its process: nothing needs
+// to survive a crash.
+func tunePrivate(opts Options) *pebble.Options {
+	o := tune(opts)
+	o.DisableWAL = true
+	return o
+}
