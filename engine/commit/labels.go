@@ -1,0 +1,166 @@
+package commit
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/snapctl/snapctl/engine/manifest"
+	"github.com/snapctl/snapctl/packfile/blob"
+	"github.com/snapctl/snapctl/packfile/seal"
+	"github.com/snapctl/snapctl/packfile/wire"
+	"github.com/snapctl/snapctl/providers/objectstore"
+)
+
+// LabelChange sets and removes labels of a snapshot after it was published.
+type LabelChange struct {
+	Set    []manifest.Label // sorted by key, without duplicates
+	Remove []string         // sorted, without duplicates
+}
+
+// The content of labels/<snapshot id>/<sequence>, the sequence in ten digits
+// counting from 1. Changes apply in their order, over the manifest's labels.
+// Part of the format; do not change.
+//
+//	varint  number of labels to set, for each: string key, string value
+//	varint  number of labels to remove, for each: string key
+
+// Encode returns the canonical encoding.
+func (c LabelChange) Encode() []byte {
+	b := binary.AppendUvarint(nil, uint64(len(c.Set)))
+	for _, l := range c.Set {
+		b = wire.AppendString(wire.AppendString(b, l.Key), l.Value)
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.Remove)))
+	for _, key := range c.Remove {
+		b = wire.AppendString(b, key)
+	}
+	return b
+}
+
+// DecodeLabelChange is the inverse of Encode. Errors wrap ErrDamaged.
+func DecodeLabelChange(b []byte) (LabelChange, error) {
+	d := wire.NewDecoder("label change", b)
+	var c LabelChange
+	for range d.Count(2) {
+		l := manifest.Label{Key: string(d.String(manifest.MaxLabelKey)), Value: string(d.String(manifest.MaxLabelValue))}
+		if n := len(c.Set); n > 0 && c.Set[n-1].Key >= l.Key {
+			d.Fail("labels are not sorted")
+		}
+		c.Set = append(c.Set, l)
+	}
+	for range d.Count(1) {
+		key := string(d.String(manifest.MaxLabelKey))
+		if n := len(c.Remove); n > 0 && c.Remove[n-1] >= key {
+			d.Fail("labels are not sorted")
+		}
+		c.Remove = append(c.Remove, key)
+	}
+	return c, d.Finish()
+}
+
+// NewLabelChange returns the change that sets and removes the given labels.
+func NewLabelChange(set map[string]string, remove []string) (LabelChange, error) {
+	labels, err := SortedLabels(set)
+	c := LabelChange{Set: labels, Remove: slices.Compact(slices.Sorted(slices.Values(remove)))}
+	return c, err
+}
+
+// SortedLabels returns labels as manifests hold them, or an error that names
+// one which is too long.
+func SortedLabels(set map[string]string) ([]manifest.Label, error) {
+	labels := make([]manifest.Label, 0, len(set))
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		value := set[key]
+		if key == "" || len(key) > manifest.MaxLabelKey || len(value) > manifest.MaxLabelValue {
+			return nil, fmt.Errorf("label %.40q: a key has 1 to %d bytes, a value at most %d", key, manifest.MaxLabelKey, manifest.MaxLabelValue)
+		}
+		labels = append(labels, manifest.Label{Key: key, Value: value})
+	}
+	if len(labels) > manifest.MaxLabels {
+		return nil, fmt.Errorf("%d labels: at most %d are possible", len(labels), manifest.MaxLabels)
+	}
+	return labels, nil
+}
+
+func labelKey(id blob.ID, sequence uint64) string {
+	return fmt.Sprintf("%s%v/%010d", labelPrefix, id, sequence)
+}
+
+// Labels returns the labels in force: the manifest's and all later changes.
+func Labels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest) (map[string]string, error) {
+	labels, _, err := readLabels(ctx, repo, id, m)
+	return labels, err
+}
+
+func readLabels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest) (labels map[string]string, last uint64, err error) {
+	labels = map[string]string{}
+	for _, l := range m.Labels {
+		labels[l.Key] = l.Value
+	}
+	for info, err := range repo.Store.List(ctx, labelPrefix+id.String()+"/", "") {
+		if err != nil {
+			return nil, 0, err
+		}
+		digits := info.Key[strings.LastIndexByte(info.Key, '/')+1:]
+		last, err = strconv.ParseUint(digits, 10, 64)
+		if err != nil || labelKey(id, last) != info.Key {
+			return nil, 0, fmt.Errorf("%s: %w: not the key of a label", info.Key, ErrDamaged)
+		}
+		content, err := readObject(ctx, repo, info.Key, seal.Label)
+		if err != nil {
+			return nil, 0, err
+		}
+		change, err := DecodeLabelChange(content)
+		if err != nil {
+			return nil, 0, failed(info.Key, err)
+		}
+		change.apply(labels)
+	}
+	return labels, last, nil
+}
+
+func (c LabelChange) apply(labels map[string]string) {
+	for _, l := range c.Set {
+		labels[l.Key] = l.Value
+	}
+	for _, key := range c.Remove {
+		delete(labels, key)
+	}
+}
+
+// AddLabels appends a change under the next free sequence number and returns the
+// labels then in force. Changes of several writers all apply, in the order in
+// which they won their numbers.
+func AddLabels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest, change LabelChange) (map[string]string, error) {
+	content := change.Encode()
+	sealed := repo.Sealer.Seal(nil, seal.Label, content, content)
+	for {
+		_, last, err := readLabels(ctx, repo, id, m)
+		if err != nil {
+			return nil, err
+		}
+		if last == math.MaxUint64 {
+			return nil, fmt.Errorf("labels of %v: %w: sequence is used up", id, ErrDamaged)
+		}
+		key := labelKey(id, last+1)
+		_, err = repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
+		if errors.Is(err, objectstore.ErrExist) {
+			err = readBack(ctx, repo, key, sealed, err)
+		}
+		if errors.Is(err, ErrLost) {
+			continue // another writer has the number: take the next
+		}
+		if err != nil {
+			return nil, err
+		}
+		return Labels(ctx, repo, id, m)
+	}
+}

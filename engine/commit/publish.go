@@ -1,0 +1,131 @@
+package commit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/snapctl/snapctl/index"
+	"github.com/snapctl/snapctl/packfile"
+	"github.com/snapctl/snapctl/packfile/blob"
+	"github.com/snapctl/snapctl/packfile/seal"
+	"github.com/snapctl/snapctl/providers/objectstore"
+)
+
+// Rescuer stores again what a collection took from under an attempt.
+type Rescuer interface {
+	// Rescue makes sure that every blob reachable from the record has a copy
+	// outside the dead packs, in an indexed pack, and returns the packs of the
+	// whole snapshot, none of them dead. A blob that cannot be had is an error.
+	Rescue(ctx context.Context, record Record, dead index.PackSet) ([]packfile.Name, error)
+}
+
+// Publish makes a snapshot visible (steps W4 to W7). Every blob reachable from
+// the record must be in an indexed pack outside the dead packs of view. It
+// returns the snapshot's id and the latest view. ErrLost asks for a new attempt
+// under a new session; after any error the snapshot is not visible, except that
+// after an error of the store in W6 it may be: that is said.
+func Publish(ctx context.Context, repo Repo, session Session, record Record, view View, rescuer Rescuer) (Published, error) {
+	if err := putPending(ctx, repo, session, record); err != nil { // W4
+		return Published{}, err
+	}
+	record, view, err := settle(ctx, repo, record, view, rescuer) // W5
+	if err != nil {
+		return Published{}, errors.Join(err, withdraw(ctx, repo, session))
+	}
+	size, err := putSnapshot(ctx, repo, session, record) // W6
+	if err != nil {
+		return Published{}, err
+	}
+	published := Published{ID: record.ID(repo.Namer), Session: session, Record: record, View: view, Size: size}
+	published.Cleanup = repo.Store.Delete(ctx, pendingKey(session)) // W7
+	return published, nil
+}
+
+// Published is a snapshot that everybody sees.
+type Published struct {
+	ID      blob.ID
+	Session Session
+	Record  Record // with the packs it has after W5
+	View    View
+	Size    int64 // of the snapshot object, bytes
+	// Cleanup is why the pending object could not be deleted, if so. It does no
+	// harm but stays.
+	Cleanup error
+}
+
+func putPending(ctx context.Context, repo Repo, session Session, record Record) error {
+	content := record.Encode()
+	sealed := repo.Sealer.Seal(nil, seal.Pending, content, content)
+	_, err := repo.Store.Put(ctx, pendingKey(session), bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
+	return err
+}
+
+// withdraw deletes the pending object of an attempt that failed before W6: no
+// snapshot object exists and none will, since this attempt ends here.
+func withdraw(ctx context.Context, repo Repo, session Session) error {
+	return repo.Store.Delete(context.WithoutCancel(ctx), pendingKey(session))
+}
+
+// settle lists the generations until a listing shows no new one (step W5). The
+// first listing that follows the pending object and shows nothing new proves
+// that every collector from then on sees this attempt.
+func settle(ctx context.Context, repo Repo, record Record, view View, rescuer Rescuer) (Record, View, error) {
+	for {
+		next, err := ReadView(ctx, repo, view)
+		if err != nil {
+			return record, view, err
+		}
+		if next.Highest == view.Highest {
+			return record, view, nil
+		}
+		view = next
+		if meets(record.Packs, view.Dead) {
+			packs, err := rescuer.Rescue(ctx, record, view.Dead)
+			if err != nil {
+				return record, view, fmt.Errorf("%w: %w", ErrLost, err)
+			}
+			record.Packs = packs
+		}
+	}
+}
+
+func meets(packs []packfile.Name, dead index.PackSet) bool {
+	for _, name := range packs {
+		if dead.Has(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// putSnapshot is the commit point (step W6).
+func putSnapshot(ctx context.Context, repo Repo, session Session, record Record) (int64, error) {
+	key := snapshotKey(record.ID(repo.Namer), session)
+	content := record.Encode()
+	sealed := repo.Sealer.Seal(nil, seal.Snapshot, content, content)
+	if len(sealed) <= tombstoneSize {
+		return 0, fmt.Errorf("%s: a snapshot of %d bytes looks like a tombstone", key, len(sealed))
+	}
+	_, err := repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
+	if err == nil {
+		return int64(len(sealed)), nil
+	}
+	return int64(len(sealed)), readBack(ctx, repo, key, sealed, err)
+}
+
+// readBack decides what a put that was not acknowledged did: a lost answer
+// followed by a retry looks like somebody else's object.
+func readBack(ctx context.Context, repo Repo, key string, own []byte, putErr error) error {
+	stored, err := objectstore.ReadAll(context.WithoutCancel(ctx), repo.Store, key, maxObject)
+	switch {
+	case err == nil && bytes.Equal(stored, own):
+		return nil
+	case err == nil:
+		return fmt.Errorf("%s: %w", key, ErrLost)
+	case isGone(err):
+		return putErr
+	}
+	return fmt.Errorf("cannot tell whether the snapshot was published: %w", errors.Join(putErr, err))
+}
