@@ -1,0 +1,15 @@
+// Package chunk cuts the content of one file into holes and data chunks.
+//
+// Holes come first and are canonical: the maximal runs of zero blocks of
+// [BlockSize] bytes, aligned to the start of the file, whatever the filesystem
+// allocated. A shorter block of zeros at the end of the file joins a hole that
+// ends right before it. Between holes the content is cut where the content says
+// so, by a Rabin fingerprint over a window of 64 bytes (Rabin, "Fingerprinting
+// by random polynomials"; Muthitacharoen, Chen, Mazieres, "A low-bandwidth
+// network file system"), in the implementation of restic/chunker. That one cuts
+// at every long run of zeros, where its digest is zero, hence holes first; the
+// chunker starts anew behind each of them.
+//
+// A [Cutter] cuts one file after the other; [FD] and [SparseFD] are files to
+// read from.
+package chunk

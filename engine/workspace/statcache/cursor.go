@@ -1,0 +1,174 @@
+package statcache
+
+import (
+	"bytes"
+
+	"github.com/snapctl/snapctl/packfile/blob"
+)
+
+// Cursor goes through the recorded entries of a directory along with a walk, in
+// ascending order of names. It is valid until the session seeks again.
+type Cursor struct {
+	session *Session
+	prefix  []byte // of the keys of the directory
+	d       decoder
+	name    []byte // of the entry that comes next; nil at the end of a run
+	ended   bool   // there is no further run
+	exact   bool   // every entry of the one run was found
+	first   string
+	passed  []string // first names of further runs that were opened
+	gone    []string // directories that were not asked for
+}
+
+// Seek returns a cursor at the entry called first, or at the first entry if
+// first is empty.
+func (s *Session) Seek(path []byte, first string) *Cursor {
+	c := &s.cursor
+	*c = Cursor{session: s, prefix: appendKey(c.prefix[:0], path, ""), first: first, passed: c.passed[:0], gone: c.gone[:0]}
+	if s.iter == nil {
+		return c
+	}
+	s.key = appendKey(s.key[:0], path, first)
+	if _, ok := s.get(s.key); ok {
+		c.exact = true
+	} else if !s.iter.SeekLT(s.key) || !bytes.HasPrefix(s.iter.Key(), c.prefix) || c.atNode() {
+		s.iter.SeekGE(s.key)
+	}
+	c.open()
+	return c
+}
+
+// atNode tells that the iterator stands at the key of the directory's node.
+func (c *Cursor) atNode() bool {
+	key := c.session.iter.Key()
+	return len(key) == len(c.prefix)+1 && key[len(key)-1] == 0
+}
+
+// open starts the run at the iterator, if there is one of this directory.
+func (c *Cursor) open() {
+	c.name, c.d, c.ended = nil, decoder{}, false
+	it := c.session.iter
+	for it.Valid() && bytes.HasPrefix(it.Key(), c.prefix) {
+		if c.atNode() {
+			it.Next()
+			continue
+		}
+		value, err := it.ValueAndErr()
+		if err != nil || len(value) < blob.IDSize {
+			break
+		}
+		if first := string(it.Key()[len(c.prefix):]); first > c.first {
+			c.passed = append(c.passed, first)
+		}
+		c.d = decoder{rest: value[blob.IDSize:]}
+		c.advance()
+		return
+	}
+	c.ended = true
+}
+
+// advance reads the name of the next entry.
+func (c *Cursor) advance() {
+	c.name = nil
+	if len(c.d.rest) > 0 {
+		c.name = c.d.bytes(c.d.uvarint())
+	}
+	if c.d.bad {
+		c.name, c.exact = nil, false
+	}
+}
+
+// Find reads the entry called name into e, whose name it does not change, and
+// reports whether there is one. Names are asked for in ascending order.
+func (c *Cursor) Find(name string, e *Entry) bool {
+	if c.session.iter == nil {
+		return false
+	}
+	for {
+		for c.name == nil {
+			if !c.nextRun() {
+				return false
+			}
+		}
+		if string(c.name) > name {
+			return false
+		}
+		found := string(c.name) == name
+		e.Name = name
+		var skipped string
+		if !found {
+			c.exact = false
+			skipped = string(c.name)
+		}
+		c.d.entry(e)
+		if !found && !e.Node.IsZero() {
+			c.gone = append(c.gone, skipped)
+		}
+		bad := c.d.bad
+		c.advance()
+		if found {
+			return !bad
+		}
+	}
+}
+
+func (c *Cursor) nextRun() bool {
+	if c.ended {
+		return false
+	}
+	if c.session.iter.Next() {
+		c.open()
+	} else {
+		c.ended = true
+	}
+	if c.ended {
+		return false
+	}
+	c.exact = false
+	return true
+}
+
+// Drain goes to the end of the directory, or, if limit is not empty, of the
+// entries before limit.
+func (c *Cursor) Drain(limit string) {
+	if c.session.iter == nil {
+		return
+	}
+	var e Entry
+	for {
+		for c.name == nil {
+			if !c.nextRun() {
+				return
+			}
+		}
+		if limit != "" && string(c.name) >= limit {
+			return
+		}
+		c.exact = false
+		name := string(c.name)
+		c.d.entry(&e)
+		if !e.Node.IsZero() {
+			c.gone = append(c.gone, name)
+		}
+		c.advance()
+	}
+}
+
+// Exact reports whether the entries found since Seek are those of exactly one
+// run that begins where the cursor did.
+func (c *Cursor) Exact() bool { return c.exact && c.name == nil && len(c.passed) == 0 }
+
+// Passed returns the first names of further runs that were opened and begin
+// before limit; an empty limit is the end. Put makes them obsolete.
+func (c *Cursor) Passed(limit string) []string {
+	var names []string
+	for _, name := range c.passed {
+		if limit == "" || name < limit {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Gone returns the recorded directories that were not asked for.
+func (c *Cursor) Gone() []string { return c.gone }
