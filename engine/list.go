@@ -1,0 +1,269 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/snapctl/snapctl/engine/commit"
+	"github.com/snapctl/snapctl/engine/manifest"
+	"github.com/snapctl/snapctl/packfile/blob"
+)
+
+// List returns the snapshots that pass the filter, oldest first. Snapshots that
+// cannot be read are named by the error, which then comes with the others.
+func (r *Repository) List(ctx context.Context, filter Filter) ([]Info, error) {
+	infos, err := r.loadAll(ctx)
+	infos = filter.apply(infos)
+	return infos, failed("list", "snapshots", err)
+}
+
+// loads is how many snapshots are read at once: reading one is a small request,
+// so the time is that of round trips.
+const loads = 16
+
+func (r *Repository) loadAll(ctx context.Context) ([]Info, error) {
+	refs, err := r.refs(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]Info, len(refs))
+	errs := make([]error, len(refs))
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(loads)
+	for i, ref := range refs {
+		group.Go(func() error {
+			infos[i], errs[i] = r.load(gctx, ref)
+			return gctx.Err()
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	infos = slices.DeleteFunc(infos, func(info Info) bool { return info.Manifest == nil })
+	errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, commit.ErrNotFound) })
+	return infos, errors.Join(errs...)
+}
+
+// refs lists the published snapshots whose ids start with prefix, each once.
+func (r *Repository) refs(ctx context.Context, prefix string) ([]commit.Ref, error) {
+	var refs []commit.Ref
+	for ref, err := range commit.List(ctx, r.protocol(), prefix) {
+		if err != nil {
+			return nil, err
+		}
+		if n := len(refs); n == 0 || refs[n-1].ID != ref.ID {
+			refs = append(refs, ref)
+		}
+	}
+	return refs, nil
+}
+
+func (r *Repository) load(ctx context.Context, ref commit.Ref) (Info, error) {
+	record, err := commit.Load(ctx, r.protocol(), ref)
+	if err != nil {
+		return Info{}, err
+	}
+	return r.describe(ctx, ref.ID, record.Manifest)
+}
+
+func (r *Repository) describe(ctx context.Context, id ID, m *manifest.Manifest) (Info, error) {
+	labels, err := commit.Labels(ctx, r.protocol(), id, m)
+	if err != nil {
+		return Info{}, err
+	}
+	return Info{ID: id, Manifest: m, Labels: labels}, nil
+}
+
+func (f Filter) apply(infos []Info) []Info {
+	infos = slices.DeleteFunc(infos, func(info Info) bool { return !f.admits(info) })
+	slices.SortFunc(infos, func(a, b Info) int {
+		if c := a.Manifest.Time.Time().Compare(b.Manifest.Time.Time()); c != 0 {
+			return c
+		}
+		return a.ID.Compare(b.ID)
+	})
+	if f.Newest > 0 && len(infos) > f.Newest {
+		infos = infos[len(infos)-f.Newest:]
+	}
+	return infos
+}
+
+func (f Filter) admits(info Info) bool {
+	for key, value := range f.Labels {
+		got, ok := info.Labels[key]
+		if !ok || value != "" && got != value {
+			return false
+		}
+	}
+	at := info.Manifest.Time.Time()
+	switch {
+	case f.Source != "" && info.Manifest.Source != f.Source && !strings.HasSuffix(info.Manifest.Source, ":"+f.Source):
+		return false
+	case !f.After.IsZero() && at.Before(f.After):
+		return false
+	case !f.Before.IsZero() && !at.Before(f.Before):
+		return false
+	}
+	return true
+}
+
+// Show describes one snapshot.
+func (r *Repository) Show(ctx context.Context, id ID) (Info, error) {
+	record, err := r.find(ctx, id)
+	if err != nil {
+		return Info{}, failed("show", id.String(), err)
+	}
+	info, err := r.describe(ctx, id, record.Manifest)
+	return info, failed("show", id.String(), err)
+}
+
+func (r *Repository) find(ctx context.Context, id ID) (commit.Record, error) {
+	record, err := commit.Find(ctx, r.protocol(), id)
+	if errors.Is(err, commit.ErrNotFound) {
+		return record, fmt.Errorf("snapshot: %w", ErrNotFound)
+	}
+	return record, err
+}
+
+// MinPrefix is the shortest prefix of a snapshot id that Resolve accepts.
+const MinPrefix = 6
+
+// Latest is the name that Resolve takes for the newest snapshot.
+const Latest = "latest"
+
+// Resolve finds the snapshot that a user names: by its id, by a prefix of at
+// least MinPrefix digits that only one snapshot has, or as the latest one that
+// passes the filter. ErrNotFound or ErrAmbiguous if there is none or more.
+func (r *Repository) Resolve(ctx context.Context, name string, filter Filter) (ID, error) {
+	id, err := r.resolve(ctx, name, filter)
+	return id, failed("find snapshot", name, err)
+}
+
+func (r *Repository) resolve(ctx context.Context, name string, filter Filter) (ID, error) {
+	if name == Latest {
+		return r.latest(ctx, filter)
+	}
+	if len(name) < MinPrefix || len(name) > 2*blob.IDSize || strings.Trim(name, "0123456789abcdef") != "" {
+		return ID{}, fmt.Errorf("%w: a snapshot is named by %d to %d hexadecimal digits, or %q", ErrNotFound, MinPrefix, 2*blob.IDSize, Latest)
+	}
+	refs, err := r.refs(ctx, name)
+	if err != nil {
+		return ID{}, err
+	}
+	switch len(refs) {
+	case 0:
+		return ID{}, ErrNotFound
+	case 1:
+		return refs[0].ID, nil
+	}
+	return ID{}, fmt.Errorf("%w: %d snapshots start with it, such as %v and %v", ErrAmbiguous, len(refs), refs[0].ID, refs[1].ID)
+}
+
+func (r *Repository) latest(ctx context.Context, filter Filter) (ID, error) {
+	infos, err := r.loadAll(ctx)
+	infos = filter.apply(infos)
+	if err != nil { // an unreadable snapshot could be the latest: do not silently take an older one
+		return ID{}, err
+	}
+	if len(infos) == 0 {
+		return ID{}, fmt.Errorf("%w: no snapshot passes the filter", ErrNotFound)
+	}
+	return infos[len(infos)-1].ID, nil
+}
+
+// Label sets and removes labels of a published snapshot and returns the labels
+// then in force. The snapshot itself does not change.
+func (r *Repository) Label(ctx context.Context, id ID, set map[string]string, remove []string) (map[string]string, error) {
+	labels, err := r.label(ctx, id, set, remove)
+	return labels, failed("label", id.String(), err)
+}
+
+func (r *Repository) label(ctx context.Context, id ID, set map[string]string, remove []string) (map[string]string, error) {
+	record, err := r.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	change, err := commit.NewLabelChange(set, remove)
+	if err != nil {
+		return nil, err
+	}
+	return commit.AddLabels(ctx, r.protocol(), id, record.Manifest, change)
+}
+
+// Fork publishes a new snapshot of an old root, with other labels. No data is
+// read or written: only metadata.
+func (r *Repository) Fork(ctx context.Context, origin ID, opts ForkOptions) (Info, error) {
+	info, err := r.fork(ctx, origin, opts)
+	return info, failed("fork", origin.String(), err)
+}
+
+func (r *Repository) fork(ctx context.Context, origin ID, opts ForkOptions) (Info, error) {
+	view, err := commit.ReadView(ctx, r.protocol(), commit.View{}) // W1
+	if err != nil {
+		return Info{}, err
+	}
+	record, err := r.find(ctx, origin)
+	if err != nil {
+		return Info{}, err
+	}
+	labels, err := commit.SortedLabels(opts.Labels)
+	if err != nil {
+		return Info{}, err
+	}
+	m := *record.Manifest
+	m.Parent, m.Labels, m.Time, m.Tool = origin, labels, r.now(m.Time), r.opts.Tool
+	if opts.Source != "" {
+		m.Source = opts.Source
+	}
+	fork := commit.Record{Manifest: &m, Packs: record.Packs}
+	// The origin may be forgotten and collected meanwhile: W5 notices, since
+	// its packs were alive in the view, or the rescue at once does.
+	view, fork, err = r.settleOld(ctx, view, fork)
+	if err != nil {
+		return Info{}, err
+	}
+	published, err := commit.Publish(ctx, r.protocol(), commit.NewSession(), fork, view, r.rescuer())
+	if err != nil {
+		return Info{}, retryable(err)
+	}
+	r.opts.Events.warn("publish", published.ID.String(), published.Cleanup)
+	return Info{ID: published.ID, Manifest: &m, Labels: maps.Clone(opts.Labels)}, nil
+}
+
+// settleOld makes sure that no pack of an older record is in a dead list of the
+// view, storing again what is.
+func (r *Repository) settleOld(ctx context.Context, view commit.View, record commit.Record) (commit.View, commit.Record, error) {
+	for _, name := range record.Packs {
+		if view.Dead.Has(name) {
+			packs, err := r.rescuer().Rescue(ctx, record, view.Dead)
+			record.Packs = packs
+			return view, record, err
+		}
+	}
+	return view, record, nil
+}
+
+// retryable marks what a new attempt can cure.
+func retryable(err error) error {
+	if errors.Is(err, commit.ErrLost) {
+		return fmt.Errorf("%w: %w", ErrRetry, err)
+	}
+	return err
+}
+
+// now is the time of a new manifest: never before its parent's, whatever the
+// clocks of the machines say, so that time orders what parentage orders.
+func (r *Repository) now(parent manifest.Time) manifest.Time {
+	t := manifest.TimeOf(r.opts.Now())
+	if t.Sec < parent.Sec || t.Sec == parent.Sec && t.Nsec <= parent.Nsec {
+		return manifest.TimeOf(parent.Time().Add(time.Nanosecond))
+	}
+	return t
+}

@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/snapctl/snapctl/engine/fetch"
+	"github.com/snapctl/snapctl/engine/manifest"
+	"github.com/snapctl/snapctl/index"
+	"github.com/snapctl/snapctl/packfile/blob"
+)
+
+// locator lets a fetcher ask the index from many goroutines: a reader of the
+// index belongs to one, so idle ones are kept for the next question.
+type locator struct {
+	db *index.DB
+
+	mu   sync.Mutex // guards idle
+	idle []*index.Reader
+}
+
+func (l *locator) take() *index.Reader {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.idle); n > 0 {
+		reader := l.idle[n-1]
+		l.idle = l.idle[:n-1]
+		return reader
+	}
+	return l.db.NewReader(nil)
+}
+
+func (l *locator) give(reader *index.Reader) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = append(l.idle, reader)
+}
+
+// Copies implements fetch.Locator.
+func (l *locator) Copies(ctx context.Context, kind blob.Kind, id blob.ID, dst []fetch.Location) ([]fetch.Location, error) {
+	if err := ctx.Err(); err != nil {
+		return dst, err
+	}
+	reader := l.take()
+	defer l.give(reader)
+	copies, err := reader.Copies(nil, id)
+	for _, c := range copies {
+		if c.Kind == kind {
+			dst = append(dst, fetch.Location{
+				Pack: c.Pack, FrameOffset: c.FrameOffset, FrameLength: c.FrameLength,
+				FrameContent: c.FrameContent, Offset: c.Offset, Length: c.Length,
+			})
+		}
+	}
+	return dst, err
+}
+
+// close closes the idle readers; no question may be under way.
+func (l *locator) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, reader := range l.idle {
+		errs = append(errs, reader.Close())
+	}
+	l.idle = nil
+	return errors.Join(errs...)
+}
+
+// fetcher returns what reads blobs, with the index brought up to date.
+func (r *Repository) fetcher(ctx context.Context) (*fetch.Fetcher, error) {
+	if _, err := r.index(ctx); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fetch, nil
+}
+
+// nodes returns what reads tree nodes.
+func (r *Repository) nodes(ctx context.Context) (manifest.GetNode, error) {
+	fetcher, err := r.fetcher(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return fetcher.Node, nil
+}

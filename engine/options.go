@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/snapctl/snapctl/engine/keyring"
+	"github.com/snapctl/snapctl/engine/manifest"
+	"github.com/snapctl/snapctl/packfile/blob"
+)
+
+// ID names a snapshot.
+type ID = blob.ID
+
+// Credentials open a repository. The zero value opens only a repository without
+// encryption.
+type Credentials = keyring.Credentials
+
+// OpenOptions say how to open a repository.
+type OpenOptions struct {
+	Credentials Credentials
+	// StateDir is the folder of local state: the index and the stat caches of
+	// all repositories. Everything in it can be rebuilt. Empty: nothing is kept,
+	// and every process reads the index anew, into a private folder below /tmp.
+	StateDir string
+	Events   Events
+	// Tool is written into snapshots: name and version of the program.
+	Tool string
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// InitOptions say how to make a repository.
+type InitOptions struct {
+	OpenOptions
+	// Holders are who can open it; at least one.
+	Holders []keyring.Holder
+}
+
+// SnapshotOptions say what to save and how. The zero value, but for Path, saves
+// everything.
+type SnapshotOptions struct {
+	Path   string // root of the workspace
+	Source string // what to call it; empty: Path, absolute
+	Labels map[string]string
+	Parent ID // zero: the newest snapshot of the source that this machine took
+
+	Exclude     []string // patterns in the syntax of gitignore, relative to the root
+	GitIgnore   bool     // honour .gitignore files and .git/info/exclude
+	CacheDirTag bool     // leave out directories tagged by CACHEDIR.TAG
+	OneFS       bool     // stay on the filesystem of the root
+	Xattrs      []string // names or prefixes ending in "." to keep beyond the default list
+
+	Consistency manifest.Consistency // zero: Live
+	Rescan      bool                 // read every file, trust no cache
+	Sync        bool                 // flush the filesystem first
+	// SkipUnchanged returns the parent, without writing, if nothing changed.
+	SkipUnchanged bool
+	DryRun        bool // read and count, write nothing
+	Workers       int  // 0: as many as processors, at most 8
+}
+
+// SnapshotResult is what a snapshot did. Fields are only ever added.
+type SnapshotResult struct {
+	Snapshot    ID
+	Root        ID
+	Parent      ID
+	Counts      manifest.Counts
+	Omissions   []manifest.Omission
+	Consistency manifest.Consistency
+	ReadBytes   uint64 // of file content read
+	ReadFiles   uint64 // files whose content was read
+	NewBytes    uint64 // of blobs that the repository lacked, before compression
+	NewBlobs    uint64
+	StoredBytes uint64 // of objects written
+	NewPacks    int
+	Unchanged   bool // root and links equal the parent's
+	Skipped     bool // nothing was written: Snapshot is the parent
+	Duration    time.Duration
+}
+
+// Partial reports whether something that should be in the snapshot is not.
+func (r *SnapshotResult) Partial() bool { return r.Counts.Unreadable > 0 || r.Counts.Torn > 0 }
+
+// ForkOptions say how a fork differs from its origin.
+type ForkOptions struct {
+	Labels map[string]string // replace the origin's
+	Source string            // empty: the origin's
+}
+
+// Info describes one snapshot of a listing.
+type Info struct {
+	ID       ID
+	Manifest *manifest.Manifest
+	Labels   map[string]string // initial and later ones together
+}
+
+// Filter narrows a listing. The zero value lets everything through.
+type Filter struct {
+	Labels map[string]string // each must be there; an empty value matches any value
+	Source string            // equal, or a suffix after ":" such as the bare path
+	After  time.Time
+	Before time.Time
+	Newest int // keep only so many, the newest; 0: all
+}
+
+// KeyInfo describes a key of a repository.
+type KeyInfo = keyring.Info
+
+// Identity is an age identity that can open a repository.
+type Identity = age.Identity

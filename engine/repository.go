@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/snapctl/snapctl/engine/commit"
+	"github.com/snapctl/snapctl/engine/config"
+	"github.com/snapctl/snapctl/engine/fetch"
+	"github.com/snapctl/snapctl/engine/keyring"
+	"github.com/snapctl/snapctl/index"
+	"github.com/snapctl/snapctl/packfile/blob"
+	"github.com/snapctl/snapctl/packfile/seal"
+	"github.com/snapctl/snapctl/providers/objectstore"
+)
+
+// Repository is an open repository. Close it when done. Its methods are safe
+// for concurrent use.
+type Repository struct {
+	store    objectstore.Store
+	config   config.Config
+	material keyring.Material
+	sealer   *seal.Sealer
+	namer    *blob.Namer
+	opts     OpenOptions
+	state    string // folder of the local state of this repository; empty if there is none
+
+	mu      sync.Mutex // guards the following, which are opened when first needed
+	db      *index.DB
+	locator *locator
+	fetch   *fetch.Fetcher
+}
+
+// Init makes a repository in an empty store and opens it. ErrExists if there is
+// one already. The config object is put last: until then there is no repository.
+func Init(ctx context.Context, store objectstore.Store, opts InitOptions) (*Repository, error) {
+	r, err := initialize(ctx, store, opts)
+	return r, failed("init", "", err)
+}
+
+func initialize(ctx context.Context, store objectstore.Store, opts InitOptions) (*Repository, error) {
+	if len(opts.Holders) == 0 {
+		return nil, errors.New("nobody could open the repository: give at least one holder of a key")
+	}
+	_, err := store.Stat(ctx, config.Object)
+	if err == nil {
+		return nil, ErrExists
+	}
+	if !errors.Is(err, objectstore.ErrNotExist) {
+		return nil, err
+	}
+	cfg, err := config.New()
+	if err != nil {
+		return nil, err
+	}
+	material := keyring.NewMaterial()
+	if _, err := keyring.Create(ctx, store, cfg.Repository, material, opts.Holders...); err != nil {
+		return nil, err
+	}
+	r := newRepository(store, cfg, material, opts.OpenOptions)
+	object, err := cfg.Encode(r.sealer)
+	if err != nil {
+		return nil, err
+	}
+	_, err = store.Put(ctx, config.Object, bytes.NewReader(object), objectstore.PutOptions{IfAbsent: true})
+	if errors.Is(err, objectstore.ErrExist) {
+		return nil, ErrExists
+	}
+	return r, err
+}
+
+// Open opens the repository in a store. ErrNoRepository if there is none,
+// ErrWrongKey if no credential opens it, ErrNewerVersion if this program is too
+// old for it.
+func Open(ctx context.Context, store objectstore.Store, opts OpenOptions) (*Repository, error) {
+	r, err := open(ctx, store, opts)
+	return r, failed("open", "repository", err)
+}
+
+func open(ctx context.Context, store objectstore.Store, opts OpenOptions) (*Repository, error) {
+	object, err := objectstore.ReadAll(ctx, store, config.Object, config.MaxSize)
+	if errors.Is(err, objectstore.ErrNotExist) {
+		return nil, ErrNoRepository
+	}
+	if err != nil {
+		return nil, err
+	}
+	header, err := config.ReadHeader(object)
+	if errors.Is(err, config.ErrNotConfig) {
+		return nil, fmt.Errorf("%w: %w", ErrNoRepository, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	material, _, err := keyring.Unlock(ctx, store, header.Repository, opts.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.Open(object, newSealer(material, header.Family, seal.Default))
+	if err != nil {
+		return nil, err
+	}
+	return newRepository(store, cfg, material, opts), nil
+}
+
+func newRepository(store objectstore.Store, cfg config.Config, material keyring.Material, opts OpenOptions) *Repository {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	r := &Repository{
+		store: store, config: cfg, material: material, opts: opts,
+		sealer: newSealer(material, cfg.Family, cfg.Level),
+		namer:  blob.NewNamer(material.ID),
+	}
+	if opts.StateDir != "" {
+		r.state = filepath.Join(opts.StateDir, cfg.Repository.String())
+	}
+	return r
+}
+
+func newSealer(material keyring.Material, family config.ID, level seal.Level) *seal.Sealer {
+	return seal.New(seal.Key{Secret: material.Data, Family: family}, level)
+}
+
+// ID names the repository: 32 hexadecimal digits.
+func (r *Repository) ID() string { return r.config.Repository.String() }
+
+// Close closes the local state. The repository must not be used afterwards.
+func (r *Repository) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.db == nil {
+		return nil
+	}
+	err := errors.Join(r.locator.close(), r.db.Close())
+	r.db, r.locator, r.fetch = nil, nil, nil
+	return failed("close", "index", err)
+}
+
+// protocol is the repository as the publish protocol sees it.
+func (r *Repository) protocol() commit.Repo {
+	return commit.Repo{Store: r.store, Sealer: r.sealer, Namer: r.namer}
+}
+
+// index returns the local index, brought up to date with the repository.
+func (r *Repository) index(ctx context.Context) (*index.DB, error) {
+	db, err := r.openIndex()
+	if err != nil {
+		return nil, err
+	}
+	stats, err := db.Sync(ctx, r.store, r.sealer)
+	if err != nil {
+		return nil, err
+	}
+	for _, damaged := range stats.Damaged {
+		r.opts.Events.warn("read index", "", damaged)
+	}
+	return db, nil
+}
+
+// openIndex opens the local index when it is first needed. If another process
+// has it, or there is no local state, a private one is filled from the
+// repository.
+func (r *Repository) openIndex() (*index.DB, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.db != nil {
+		return r.db, nil
+	}
+	db, err := r.openSharedIndex()
+	if errors.Is(err, index.ErrBusy) {
+		db, err = r.openPrivateIndex()
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.db = db
+	r.locator = &locator{db: db}
+	r.fetch = fetch.New(fetch.Config{Store: r.store, Sealer: r.sealer, Namer: r.namer, Locator: r.locator})
+	return db, nil
+}
+
+func (r *Repository) openPrivateIndex() (*index.DB, error) {
+	parent := filepath.Join(r.state, "private")
+	if r.state == "" {
+		parent = "/tmp"
+	}
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return nil, fmt.Errorf("local state: %w", err)
+	}
+	return index.OpenPrivate(parent, r.ID(), index.Options{})
+}
+
+func (r *Repository) openSharedIndex() (*index.DB, error) {
+	if r.state == "" {
+		return nil, index.ErrBusy
+	}
+	if err := os.MkdirAll(r.state, 0o700); err != nil {
+		return nil, fmt.Errorf("local state: %w", err)
+	}
+	return index.Open(filepath.Join(r.state, "index"), r.ID(), index.Options{})
+}

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/snapctl/snapctl/engine/commit"
+	"github.com/snapctl/snapctl/engine/ingest"
+	"github.com/snapctl/snapctl/index"
+	"github.com/snapctl/snapctl/packfile"
+	"github.com/snapctl/snapctl/packfile/blob"
+)
+
+// rescuer stores again what a collection took (step W5), from any copy that can
+// still be read, the condemned pack included while it exists.
+func (r *Repository) rescuer() commit.Rescuer { return rescuer{r} }
+
+type rescuer struct{ r *Repository }
+
+// Rescue implements commit.Rescuer.
+func (s rescuer) Rescue(ctx context.Context, record commit.Record, dead index.PackSet) ([]packfile.Name, error) {
+	db, err := s.r.index(ctx)
+	if err != nil {
+		return nil, err
+	}
+	session := s.r.session(ctx, db, dead)
+	defer session.Close()
+	if err := s.copy(ctx, session.Writer(), record); err != nil {
+		return nil, err
+	}
+	result, err := session.Finish(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.r.indexPacks(ctx, db, result); err != nil {
+		return nil, err
+	}
+	return packsOf(result), nil
+}
+
+// copy puts every blob of the record that has no copy outside the dead packs.
+func (s rescuer) copy(ctx context.Context, w *ingest.Writer, record commit.Record) error {
+	visit := func(kind blob.Kind, id blob.ID) error {
+		ok, err := w.Has(ctx, id)
+		if err != nil || ok {
+			return err
+		}
+		content, err := s.r.fetch.Blob(ctx, kind, id)
+		if err != nil {
+			return err
+		}
+		again, err := w.Put(ctx, kind, content)
+		if err == nil && again != id {
+			err = fmt.Errorf("%v blob %v: %w: content has another id", kind, id, ErrDamaged)
+		}
+		return err
+	}
+	walk := reach{get: s.r.fetch.Node, seen: map[blob.ID]struct{}{}, visit: visit, broken: giveUp}
+	return walk.from(ctx, record.Manifest.Root, record.Manifest.Links)
+}

@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/snapctl/snapctl/engine/commit"
+	"github.com/snapctl/snapctl/engine/ingest"
+	"github.com/snapctl/snapctl/engine/workspace"
+	"github.com/snapctl/snapctl/index"
+	"github.com/snapctl/snapctl/packfile"
+	"github.com/snapctl/snapctl/packfile/blob"
+)
+
+// attempts is how often a snapshot starts over when a collection overtakes it:
+// each time with a newer view, so twice in a row is already rare.
+const attempts = 3
+
+// Snapshot saves the workspace at opts.Path. ErrPartial with a result if
+// something could not be read or changed while it was read: the snapshot is
+// published and names it. When Snapshot returns nil or ErrPartial, the snapshot
+// is durable and visible to everyone; after any other error there is none, but
+// what was stored is found again by the next attempt.
+func (r *Repository) Snapshot(ctx context.Context, opts SnapshotOptions) (*SnapshotResult, error) {
+	start := time.Now()
+	result, err := r.snapshot(ctx, opts)
+	for n := 1; n < attempts && errors.Is(err, ErrRetry); n++ {
+		r.opts.Events.warn("snapshot", opts.Path, err)
+		result, err = r.snapshot(ctx, opts)
+	}
+	if err != nil {
+		return nil, failed("snapshot", opts.Path, err)
+	}
+	result.Duration = time.Since(start)
+	if result.Partial() {
+		err = fmt.Errorf("%w: %d entries unreadable, %d files changed while they were read", ErrPartial, result.Counts.Unreadable, result.Counts.Torn)
+	}
+	return result, failed("snapshot", opts.Path, err)
+}
+
+// snapshot is one attempt: the publish protocol (see package commit) around the
+// walk.
+func (r *Repository) snapshot(ctx context.Context, opts SnapshotOptions) (result *SnapshotResult, err error) {
+	view, err := commit.ReadView(ctx, r.protocol(), commit.View{}) // W1
+	if err != nil {
+		return nil, err
+	}
+	db, err := r.index(ctx)
+	if err != nil {
+		return nil, err
+	}
+	src, err := r.openSource(ctx, opts, view)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { r.opts.Events.warn("close stat cache of", opts.Path, src.close()) }()
+	if opts.DryRun {
+		return r.rehearse(ctx, db, src)
+	}
+	session := r.session(ctx, db, view.Dead) // W2
+	defer func() { err = errors.Join(err, session.Close()) }()
+	tree, err := r.walk(ctx, src, session)
+	if err != nil {
+		return nil, err
+	}
+	if opts.SkipUnchanged && src.parent.unchanged(tree) {
+		return src.skipped(tree), nil
+	}
+	written, err := r.finish(ctx, db, session) // W3
+	if err != nil {
+		return nil, err
+	}
+	record, exact, err := r.record(ctx, db, src, tree, written, view)
+	if err != nil {
+		return nil, err
+	}
+	published, err := commit.Publish(ctx, r.protocol(), commit.NewSession(), record, view, r.rescuer()) // W4 to W7
+	if err != nil {
+		return nil, retryable(err)
+	}
+	r.opts.Events.warn("clean up after", published.ID.String(), published.Cleanup)
+	r.opts.Events.warn("remember", opts.Path, src.remember(published, tree, exact))
+	r.opts.Events.warn("compact", "index", r.compact(ctx, db))
+	return src.result(tree, written, published), nil
+}
+
+// written is what a session left in the store.
+type written struct {
+	packs []packfile.Name // used, older ones included
+	count int             // new packs
+	stats ingest.Stats
+	index uint64 // bytes of index segments
+}
+
+// finish stores what is open and indexes it (step W3).
+func (r *Repository) finish(ctx context.Context, db *index.DB, session *ingest.Session) (written, error) {
+	result, err := session.Finish(ctx)
+	if err != nil {
+		return written{}, err
+	}
+	size, err := r.indexPacks(ctx, db, result)
+	return written{packs: packsOf(result), count: len(result.New), stats: session.Stats(), index: size}, err
+}
+
+// record describes the snapshot that is to be published, and how many packs it
+// had when they were last counted exactly.
+func (r *Repository) record(ctx context.Context, db *index.DB, src *source, tree workspace.Result, w written, view commit.View) (commit.Record, int, error) {
+	m, err := r.manifest(src, tree)
+	if err != nil {
+		return commit.Record{}, 0, err
+	}
+	record := commit.Record{Manifest: m, Packs: src.packs(w.packs)}
+	if src.parent.base && !tooLong(record.Packs, src.parent.exact) {
+		return record, src.parent.exact, nil
+	}
+	if src.parent.base {
+		record.Packs, err = r.countPacks(ctx, db, record, view.Dead)
+	}
+	return record, len(record.Packs), err
+}
+
+// countPacks looks every blob of a snapshot up and returns the packs that hold
+// them.
+func (r *Repository) countPacks(ctx context.Context, db *index.DB, record commit.Record, dead index.PackSet) (packs []packfile.Name, err error) {
+	reader := db.NewReader(dead)
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	used := index.PackSet{}
+	visit := func(kind blob.Kind, id blob.ID) error {
+		name, ok, err := reader.Has(id)
+		if err == nil && !ok {
+			err = fmt.Errorf("%v blob %v: %w: it is not in the index", kind, id, ErrDamaged)
+		}
+		used[name] = struct{}{}
+		return err
+	}
+	walk := reach{get: r.fetch.Node, seen: map[blob.ID]struct{}{}, visit: visit, broken: giveUp}
+	if err := walk.from(ctx, record.Manifest.Root, record.Manifest.Links); err != nil {
+		return nil, err
+	}
+	return packsOf(ingest.Result{Reused: used}), nil
+}
+
+// compact merges index segments when there are many small ones. Another writer
+// may do the same at the same time.
+func (r *Repository) compact(ctx context.Context, db *index.DB) error {
+	segments, err := db.Segments(ctx)
+	if err != nil {
+		return err
+	}
+	plan := index.PlanCompaction(segments)
+	if plan.Empty() {
+		return nil
+	}
+	if _, err := plan.Execute(ctx, r.store, r.sealer, nil); err != nil {
+		return err
+	}
+	_, err = db.Sync(ctx, r.store, r.sealer)
+	return err
+}
+
+// rehearse reads the source and stores nothing.
+func (r *Repository) rehearse(ctx context.Context, db *index.DB, src *source) (*SnapshotResult, error) {
+	probe := r.probe(db)
+	tree, err := r.rehearseWalk(ctx, src, probe)
+	if err != nil {
+		return nil, errors.Join(err, probe.close())
+	}
+	result := src.describe(tree)
+	result.NewBlobs, result.NewBytes = probe.newBlobs.Load(), probe.newBytes.Load()
+	return result, probe.close()
+}
+
+// describe says what was read.
+func (s *source) describe(tree workspace.Result) *SnapshotResult {
+	return &SnapshotResult{
+		Root: tree.Root, Parent: s.parent.id, Counts: tree.Counts, Omissions: tree.Omissions,
+		ReadBytes: tree.BytesRead, ReadFiles: tree.FilesRead, Unchanged: s.parent.unchanged(tree),
+	}
+}
+
+// skipped is the result when nothing changed and nothing was written.
+func (s *source) skipped(tree workspace.Result) *SnapshotResult {
+	result := s.describe(tree)
+	result.Snapshot, result.Skipped = s.parent.id, true
+	result.Consistency = s.parent.record.Manifest.Consistency
+	return result
+}
+
+func (s *source) result(tree workspace.Result, w written, published commit.Published) *SnapshotResult {
+	result := s.describe(tree)
+	result.Snapshot = published.ID
+	result.Consistency = published.Record.Manifest.Consistency
+	result.NewBlobs, result.NewBytes, result.NewPacks = w.stats.NewBlobs, w.stats.NewBytes, w.count
+	result.StoredBytes = w.stats.StoredBytes + w.index + uint64(published.Size)
+	return result
+}
