@@ -1,0 +1,24 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+)
+
+// globalOptions are the options of every command.
+type globalOptions struct {
+	repo     string
+	stateDir string
+	json     bool
+	quiet    bool
+	verbose  bool
+	keys     keyOptions
+}
+
+func (o *globalOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVarP(&o.repo, "repo", "r", "", "`path` of the repository ($"+envRepo+")")
+	f.StringVar(&o.stateDir, "state-dir", "", "`dir` of local state, which can be rebuilt at any time ($"+envStateDir+")")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "say only what went wrong")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "say more")
+	o.keys.addFlags(f)
+}
