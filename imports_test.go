@@ -1,0 +1,142 @@
+// Package snapctl_test holds the rules that bind the whole module.
+package snapctl_test
+
+import (
+	"go/build"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/snapctl/snapctl/"
+
+// mayImport says which packages of this module each package may import
+// directly. A trailing "/..." admits a whole subtree.
+// A package that is not listed here fails the test: it has to find its place.
+var mayImport = map[string][]string{
+	// Naming, sealing and packing content: no package of ours but their own.
+	"packfile/blob": {},
+	"packfile/wire": {},
+	"packfile/seal": {"packfile/wire"},
+	"packfile":      {"packfile/blob", "packfile/seal", "packfile/wire"},
+
+	// Stores know nothing of what they keep.
+	"providers/objectstore":                 {},
+	"providers/objectstore/mem":             {"providers/objectstore"},
+	"providers/objectstore/file":            {"providers/objectstore"},
+	"providers/objectstore/fault":           {"providers/objectstore"},
+	"providers/objectstore/objectstoretest": {"providers/objectstore", "providers/objectstore/mem"},
+
+	"index": {"packfile/...", "packfile", "providers/objectstore"},
+
+	// The steps of a snapshot, in their order.
+	"engine/manifest":            {"packfile/blob", "packfile/wire"},
+	"engine/chunk":               {"packfile/blob"},
+	"engine/workspace/ignore":    {},
+	"engine/workspace/statcache": {"packfile/blob", "packfile/wire", "engine/manifest"},
+	"engine/workspace":           {"packfile/blob", "engine/manifest", "engine/chunk", "engine/workspace/ignore", "engine/workspace/statcache"},
+	"engine/ingest":              {"packfile", "packfile/blob", "packfile/seal", "index", "providers/objectstore"},
+	"engine/commit":              {"packfile", "packfile/blob", "packfile/seal", "packfile/wire", "index", "engine/manifest", "providers/objectstore"},
+
+	// The way back.
+	"engine/fetch":   {"packfile", "packfile/blob", "packfile/seal", "packfile/wire", "index", "providers/objectstore"},
+	"engine/restore": {"packfile", "packfile/blob", "packfile/wire", "index", "engine/manifest", "engine/fetch"},
+
+	// What a repository is opened with.
+	"engine/config":  {"packfile/blob", "packfile/seal", "packfile/wire"},
+	"engine/keyring": {"engine/config", "packfile/blob", "packfile/seal", "packfile/wire", "providers/objectstore"},
+
+	// The public API composes the above; it knows no concrete store.
+	"engine": {"engine/...", "index", "packfile", "packfile/...", "providers/objectstore"},
+
+	"cmd/snapctl":   {"engine", "engine/...", "gc", "packfile/blob", "providers/..."},
+	"bench":         {"bench/measure"},
+	"bench/measure": {},
+	"fuzz":          {"..."},
+}
+
+func TestImportsKeepTheLayers(t *testing.T) {
+	for _, dir := range packageDirs(t) {
+		allowed, listed := mayImport[dir]
+		if !listed {
+			t.Errorf("%s: no rule says what it may import: add it to mayImport", dir)
+			continue
+		}
+		pkg, err := build.ImportDir(dir, 0)
+		if err != nil {
+			if _, onlyTests := err.(*build.NoGoError); onlyTests {
+				continue
+			}
+			t.Fatal(err)
+		}
+		for _, imported := range pkg.Imports {
+			own, ok := strings.CutPrefix(imported, module)
+			if ok && !admits(allowed, own) {
+				t.Errorf("%s imports %s, which its layer does not allow", dir, own)
+			}
+		}
+	}
+}
+
+func admits(allowed []string, pkg string) bool {
+	return slices.ContainsFunc(allowed, func(rule string) bool {
+		prefix, subtree := strings.CutSuffix(rule, "...")
+		return rule == pkg || subtree && strings.HasPrefix(pkg, prefix)
+	})
+}
+
+// TestRulesNamePackages fails for a rule whose package is gone.
+func TestRulesNamePackages(t *testing.T) {
+	dirs := packageDirs(t)
+	for dir := range mayImport {
+		if !slices.Contains(dirs, dir) {
+			t.Errorf("mayImport has a rule for %s, which is no package", dir)
+		}
+	}
+}
+
+// packageDirs lists the folders that hold Go files, but for this one.
+func packageDirs(t *testing.T) []string {
+	t.Helper()
+	var dirs []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(name) != ".go" || filepath.Dir(path) == "." {
+			return nil
+		}
+		if dir := filepath.ToSlash(filepath.Dir(path)); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}
+
+// TestNoGrabBags keeps packages nouns.
+func TestNoGrabBags(t *testing.T) {
+	for _, dir := range packageDirs(t) {
+		if slices.Contains([]string{"util", "utils", "common", "base", "types", "helpers", "misc"}, filepath.Base(dir)) {
+			t.Errorf("%s: name the thing that the package holds", dir)
+		}
+	}
+}
+
+// TestLicence makes sure that the licence is there and whole.
+func TestLicence(t *testing.T) {
+	text, err := os.ReadFile("LICENSE")
+	if err != nil || !strings.Contains(string(text), "Apache License") {
+		t.Fatalf("LICENSE: %v", err)
+	}
+}
