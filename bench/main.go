@@ -3,6 +3,7 @@
 //
 //	go run ./bench -size small           about a minute, no network
 //	go run ./bench -size full -runs 5    the workspaces that docs/benchmarks.md shows
+//	go run ./bench -size scale           how cost grows with files and snapshots
 //
 // Workspaces and repositories lie in a folder of their own, by default on
 // tmpfs, so that the disk is not what is measured. Every row interleaves the
@@ -44,7 +45,7 @@ type options struct {
 
 func parseFlags() options {
 	var o options
-	flag.StringVar(&o.size, "size", "small", "small or full")
+	flag.StringVar(&o.size, "size", "small", "small, full or scale")
 	flag.IntVar(&o.runs, "runs", 5, "measured runs of every command")
 	flag.StringVar(&o.dir, "dir", "/dev/shm/snapctl-bench", "where to work; removed in the end")
 	flag.StringVar(&o.sets, "sets", "bench/out/sets", "where the workspaces are, or are built")
@@ -71,6 +72,12 @@ func run(ctx context.Context) error {
 	defer os.RemoveAll(o.dir)
 	b := bench{runs: o.runs, dir: o.dir, sets: o.sets, tools: installed(ctx, snapctl, o.dir)}
 	b.describe(os.Stdout, o.size)
+	if o.size == "scale" {
+		if err := b.scale(ctx); err != nil {
+			return err
+		}
+		return b.writeJSON(o.json)
+	}
 	for _, row := range rows(o.size) {
 		if !only.MatchString(row.name) {
 			continue
@@ -93,7 +100,7 @@ func (b *bench) writeJSON(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(map[string]any{"go": runtime.Version(), "processors": runtime.NumCPU(), "runs": b.runs, "rows": b.figures}, "", "  ")
+	data, err := json.MarshalIndent(map[string]any{"go": runtime.Version(), "processors": runtime.NumCPU(), "runs": b.runs, "rows": b.figures, "growth": b.growth}, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -17,15 +17,15 @@ var mutations = map[string]func(dir string, seed uint64) error{
 	"share95": share95,
 }
 
-// file is a regular file of a workspace.
-type file struct {
+// regular is a file of a workspace.
+type regular struct {
 	path string
 	size int64
 }
 
 // listing is what mutations choose from: the regular files, and the directories
 // of about twenty files. What git keeps is left alone.
-func listing(dir string) (files []file, small []string, err error) {
+func listing(dir string) (files []regular, small []string, err error) {
 	count := map[string]int{}
 	parents := map[string]bool{}
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -44,7 +44,7 @@ func listing(dir string) (files []file, small []string, err error) {
 		if err != nil {
 			return err
 		}
-		files = append(files, file{path, info.Size()})
+		files = append(files, regular{path, info.Size()})
 		count[filepath.Dir(path)]++
 		return nil
 	})
@@ -65,7 +65,7 @@ func editTree(dir string, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	files = slices.DeleteFunc(files, func(f file) bool { return f.size < 1000 || f.size > 200_000 })
+	files = slices.DeleteFunc(files, func(f regular) bool { return f.size < 1000 || f.size > 200_000 })
 	if len(files) < 13 || len(small) < 2 {
 		return fmt.Errorf("%s: too small for twenty edits", dir)
 	}
@@ -107,7 +107,7 @@ func addFile(dir string, seed uint64, i int, r *rand.Rand) error {
 }
 
 // insert puts data into the middle of a file, in place.
-func insert(f file, data []byte) error {
+func insert(f regular, data []byte) error {
 	content, err := os.ReadFile(f.path)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func editBig(dir string, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(files, func(a, b file) int { return int(b.size - a.size) })
+	slices.SortFunc(files, func(a, b regular) int { return int(b.size - a.size) })
 	if len(files) < 2 {
 		return fmt.Errorf("%s: too small for two edits", dir)
 	}

@@ -15,7 +15,7 @@ mkdir "$dir/workspace"
 cp -a "$(go env GOROOT)/src" "$dir/workspace/"
 ln -s src/go.mod "$dir/workspace/link"
 ln "$dir/workspace/src/go.mod" "$dir/workspace/hard"
-truncate -s 1G "$dir/workspace/sparse"
+truncate -s 64M "$dir/workspace/sparse"
 printf 'odd name' > "$dir/workspace/$(printf 'not utf-8 \xff')"
 (cd "$dir/workspace" && find . -printf '%p %y %m %U %G %s %T@ %l %n\n' | sort > "$dir/before")
 find "$dir/workspace" -type f -print0 | sort -z | xargs -0 sha256sum | sed "s|$dir/workspace||" > "$dir/sums-before"

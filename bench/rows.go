@@ -80,6 +80,7 @@ type bench struct {
 	sets    string
 	tools   []tool
 	figures []figure
+	growth  []growth
 }
 
 // sample is one measured command and what it added to the repository.

@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"filippo.io/age"
+
 	"github.com/snapctl/snapctl/bench/measure"
+	"github.com/snapctl/snapctl/engine/keyring"
 )
 
 // tool is one program under measurement, with a repository of its own. A
@@ -189,4 +192,19 @@ func (t tool) stored() int64 {
 		return nil // what vanishes meanwhile does not count
 	})
 	return total
+}
+
+// identitiesOf reads the identity that snapctl init made for the tool.
+func identitiesOf(t tool) ([]age.Identity, error) {
+	for _, variable := range t.env {
+		if dir, ok := strings.CutPrefix(variable, "XDG_CONFIG_HOME="); ok {
+			f, err := os.Open(filepath.Join(dir, "snapctl", "identity.txt"))
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			return keyring.ParseIdentities(f)
+		}
+	}
+	return nil, fmt.Errorf("%s has no identity", t.name)
 }

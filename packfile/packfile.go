@@ -1,7 +1,7 @@
 // Package packfile lays frames into one self-describing object, a pack, and
 // reads it back.
 //
-// A frame is up to about 1 MiB of consecutive blobs, compressed and sealed
+// A frame is up to about 2 MiB of consecutive blobs, compressed and sealed
 // together: neighbours compress better together than alone, and a reader
 // decodes each frame once. A [FrameBuilder] collects blobs and seals them into
 // a [SealedFrame]; a [Builder] collects sealed frames and finishes a pack. The

@@ -255,6 +255,24 @@ func TestFrameBuilderIsUsedAgain(t *testing.T) {
 	}
 }
 
+func TestAppendedPacks(t *testing.T) {
+	one, other := NewBuilder(nil), NewBuilder(nil)
+	for i, b := range []*Builder{one, other, one} {
+		frame := NewFrameBuilder(blob.Data)
+		text := fmt.Append(nil, "frame ", i)
+		frame.Add(testNamer.ID(blob.Data, text), text)
+		b.Add(frame.Seal(nil, testSealer))
+	}
+	one.Append(other)
+	one.Append(NewBuilder(nil))
+	pack, object := one.Finish(testSealer)
+	got, err := readBack(pack.Name, object)
+	want := []content{{blob.Data, [][]byte{[]byte("frame 0")}}, {blob.Data, [][]byte{[]byte("frame 2")}}, {blob.Data, [][]byte{[]byte("frame 1")}}}
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("read %v, %v; want %v", got, err, want)
+	}
+}
+
 func TestUnreadableFramesPanic(t *testing.T) {
 	mustPanic := func(name string, b *FrameBuilder) {
 		defer func() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -83,7 +84,7 @@ func verdict(problems, harmful int) string {
 	case harmful == 0:
 		return plural(uint64(problems), "problem") + ", none of which loses anything"
 	}
-	return fmt.Sprintf("%s, %d of which lose data", plural(uint64(problems), "problem"), harmful)
+	return fmt.Sprintf("%s, %d with loss of data", plural(uint64(problems), "problem"), harmful)
 }
 
 // problemReport is something that is not as it should be.
@@ -116,7 +117,7 @@ func problemReportOf(p engine.Problem) problemReport {
 func (r problemReport) text(w *bufio.Writer) {
 	fmt.Fprintf(w, "%s %s", r.What, quote(r.Object))
 	if r.Error != "" {
-		fmt.Fprintf(w, ": %s", printable(r.Error))
+		fmt.Fprintf(w, ": %s", printable(strings.ReplaceAll(r.Error, "\n", "; ")))
 	}
 	if r.Harmless {
 		w.WriteString(" (loses nothing)")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/snapctl/snapctl/engine"
 	"github.com/snapctl/snapctl/engine/manifest"
+	"github.com/snapctl/snapctl/providers/objectstore/file"
 )
 
 // treeOptions say what of a directory is saved, or compared.
@@ -117,7 +118,7 @@ func (c *cli) snapshot(ctx context.Context, dir string, o snapshotOptions) error
 	if err := checkSource(dir); err != nil {
 		return err
 	}
-	return c.withRepository(ctx, func(repo *engine.Repository) error {
+	return c.withStore(ctx, func(store *file.Store, repo *engine.Repository) error {
 		if o.parent != "" {
 			if opts.Parent, err = repo.Resolve(ctx, o.parent, engine.Filter{}); err != nil {
 				return err
@@ -131,6 +132,9 @@ func (c *cli) snapshot(ctx context.Context, dir string, o snapshotOptions) error
 		}
 		if o.dryRun {
 			result.Consistency = opts.Consistency
+		}
+		if !o.dryRun {
+			c.tidy(ctx, store)
 		}
 		c.saySnapshot(result, o.dryRun)
 		return errors.Join(err, c.printer().print(snapshotReportOf(result, o.dryRun)))

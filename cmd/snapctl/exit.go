@@ -61,6 +61,8 @@ type failure struct {
 	hint    string // empty if there is nothing to add
 }
 
+const hintDamaged = "run `snapctl check --read-data` to see what is affected"
+
 // classes are tried in order: the first that matches decides.
 var classes = []struct {
 	is   error
@@ -68,7 +70,7 @@ var classes = []struct {
 	hint string
 }{
 	{context.Canceled, exitInterrupted, ""},
-	{engine.ErrPartial, exitIncomplete, ""},
+	{engine.ErrPartial, exitIncomplete, ""}, // what is missing has been named by then
 	{engine.ErrNoRepository, exitNoRepository, "make one with `snapctl init`, or name another with --repo or " + envRepo},
 	{engine.ErrExists, exitFailed, "the repository is ready to use, as it is"},
 	{restore.ErrBusy, exitBusy, "wait for the other restore to end"},
@@ -78,7 +80,7 @@ var classes = []struct {
 	{engine.ErrBusy, exitBusy, "wait for the other process to end, or use another --state-dir"},
 	{engine.ErrWrongKey, exitWrongKey, "give the key with --identity, --passphrase-file or --passphrase-command, or by " + envIdentity + " or " + envPassphrase},
 	{engine.ErrNewerVersion, exitFailed, "update snapctl: a newer program wrote this repository"},
-	{engine.ErrDamaged, exitDamaged, "run `snapctl check --read-data` to see what is affected"},
+	{engine.ErrDamaged, exitDamaged, hintDamaged},
 	{engine.ErrAmbiguous, exitFailed, "write more digits of the snapshot id; `snapctl list` shows them"},
 	{engine.ErrNoEntry, exitFailed, "`snapctl ls -R SNAP` shows what is in a snapshot"},
 	{engine.ErrNotFound, exitFailed, "`snapctl list` shows the snapshots"},
@@ -100,6 +102,9 @@ func explain(err error) failure {
 			f.code, f.hint = class.code, class.hint
 			break
 		}
+	}
+	if f.code == exitIncomplete && errors.Is(err, engine.ErrDamaged) {
+		f.hint = hintDamaged
 	}
 	var own *hinted
 	if errors.As(err, &own) {

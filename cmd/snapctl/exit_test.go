@@ -23,7 +23,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{errors.New("anything"), 1, ""},
 		{engine.ErrPartial, 3, ""},
-		{fmt.Errorf("%w: %w", engine.ErrPartial, engine.ErrDamaged), 3, ""},
+		{fmt.Errorf("%w: %w", engine.ErrPartial, engine.ErrDamaged), 3, "snapctl check"},
 		{engine.ErrNoRepository, 10, "snapctl init"},
 		{engine.ErrBusy, 11, "wait"},
 		{restore.ErrBusy, 11, "wait"},

@@ -66,7 +66,12 @@ func (c *cli) openOptions() engine.OpenOptions {
 }
 
 // withRepository opens the repository for the time of do.
-func (c *cli) withRepository(ctx context.Context, do func(*engine.Repository) error) (err error) {
+func (c *cli) withRepository(ctx context.Context, do func(*engine.Repository) error) error {
+	return c.withStore(ctx, func(_ *file.Store, repo *engine.Repository) error { return do(repo) })
+}
+
+// withStore is withRepository for who also cares for the directory it is in.
+func (c *cli) withStore(ctx context.Context, do func(*file.Store, *engine.Repository) error) (err error) {
 	path, err := c.repoPath()
 	if err != nil {
 		return err
@@ -81,7 +86,7 @@ func (c *cli) withRepository(ctx context.Context, do func(*engine.Repository) er
 		return atPlace(path, err)
 	}
 	defer func() { err = errors.Join(err, repo.Close()) }()
-	return do(repo)
+	return do(store, repo)
 }
 
 // withSnapshot opens the repository and finds the snapshot that snap names.
@@ -107,6 +112,15 @@ func openStore(path string) (*file.Store, error) {
 		return nil, fmt.Errorf("%w: %w", engine.ErrNoRepository, err)
 	}
 	return store, err
+}
+
+// tidy removes what killed processes left in the directory of the repository a day
+// ago or more. Writers do it, after their work: one listing of a folder that is
+// mostly empty.
+func (c *cli) tidy(ctx context.Context, store *file.Store) {
+	if _, err := store.RemoveStaleTemp(ctx); err != nil {
+		c.talk.warn("remove stale temporary files of the repository: %v", err)
+	}
 }
 
 // atPlace names the place in an error about the repository as a whole.

@@ -37,6 +37,9 @@ func TestPromptDoesNotEcho(t *testing.T) {
 	tty.Close()
 	const question = "snapctl: passphrase of the repository: "
 	seen := readUntil(t, master, question)
+	if mode, err := unix.IoctlGetTermios(int(master.Fd()), unix.TCGETS); err != nil || mode.Lflag&unix.ECHO != 0 {
+		t.Errorf("the echo is on when the question is there: %v", err)
+	}
 	if _, err := master.WriteString("open sesame\n"); err != nil {
 		t.Fatal(err)
 	}

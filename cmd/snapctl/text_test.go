@@ -19,6 +19,7 @@ import (
 var anyName = rapid.OneOf(
 	rapid.String(),
 	rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+	rapid.StringMatching(`"?[a" ]{0,3}"?`),
 )
 
 // What is quoted can be unquoted, what is not is the name itself, and nothing

@@ -110,7 +110,7 @@ func New() (Config, error) {
 		Header:    Header{Repository: newID(), Family: newID(), Created: now()},
 		Chunking:  Chunking{Polynomial: polynomial, Min: 512 << 10, Max: 4 << 20, AverageBits: 19},
 		PackSize:  16 << 20,
-		FrameSize: 1 << 20,
+		FrameSize: 2 << 20,
 		Level:     seal.Default,
 	}, nil
 }

@@ -7,10 +7,10 @@
 // encryption run in the workers, outside any lock; a short lock guards the list
 // of sealed frames that the next pack is made of.
 //
-// Memory: each writer holds two open frames (about 1 MiB of plaintext each, and
+// Memory: each writer holds two open frames (about 2 MiB of plaintext each, and
 // a chunk of at most 4 MiB on top) and one sealed; the session holds two open
 // packs and those that travel, in buffers that are used again. With the
-// defaults and two writers that is about 2 x 3 + 4 x 17 = 74 MiB.
+// defaults and two writers that is about 2 x 8 + 4 x 18 = 88 MiB.
 package ingest
 
 import (
@@ -38,7 +38,7 @@ type Options struct {
 	// Avoid holds the packs whose copies must not be reused: dead or damaged
 	// ones.
 	Avoid index.PackSet
-	// FrameSize is the plaintext of a frame in bytes, about; 0 is 1 MiB.
+	// FrameSize is the plaintext of a frame in bytes, about; 0 is 2 MiB.
 	FrameSize int
 	// PackSize is the size of a pack in bytes, about; 0 is 16 MiB.
 	PackSize int
@@ -48,7 +48,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.FrameSize == 0 {
-		o.FrameSize = 1 << 20
+		o.FrameSize = 2 << 20
 	}
 	if o.PackSize == 0 {
 		o.PackSize = 16 << 20

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"filippo.io/age"
@@ -99,7 +98,7 @@ func (h Holder) String() string {
 func (h Holder) GoString() string { return "keyring.Holder(" + h.String() + ")" }
 
 // WithComment returns the holder with a comment for people, stored in the open:
-// at most 256 bytes of printable UTF-8.
+// at most 256 bytes of UTF-8 without control characters.
 func (h Holder) WithComment(comment string) (Holder, error) {
 	if err := checkComment(comment); err != nil {
 		return Holder{}, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -197,10 +196,19 @@ func checkComment(comment string) error {
 	if len(comment) > MaxComment || !utf8.ValidString(comment) {
 		return fmt.Errorf("comment is not UTF-8 of at most %d bytes", MaxComment)
 	}
-	for _, r := range comment {
-		if !unicode.IsPrint(r) {
-			return fmt.Errorf("comment %q holds a character that cannot be printed", comment)
-		}
+	if strings.ContainsFunc(comment, isControl) {
+		return fmt.Errorf("comment %q holds a control character", comment)
 	}
 	return nil
+}
+
+// isControl tells the characters that a terminal acts on: C0, DEL, C1, the line
+// and paragraph separators and those that turn the direction of text. The list
+// is part of the format: it must not change with the Unicode tables of a release.
+func isControl(r rune) bool {
+	switch {
+	case r < ' ', '\x7f' <= r && r <= '\u009f', r == '\u200e', r == '\u200f':
+		return true
+	}
+	return '\u2028' <= r && r <= '\u202e' || '\u2066' <= r && r <= '\u2069'
 }

@@ -98,10 +98,13 @@ func TestHoldersThatCannotBe(t *testing.T) {
 	if _, err := NewPassphrase(""); !errors.Is(err, ErrInvalid) {
 		t.Errorf("empty passphrase: %v, want ErrInvalid", err)
 	}
-	for _, comment := range []string{"a\nb", "\x1b[31m", "\xff", strings.Repeat("x", MaxComment+1)} {
+	for _, comment := range []string{"a\nb", "\x1b[31m", "\xff", "\u0085", "\u202e", "\u2069", "\x7f", strings.Repeat("x", MaxComment+1)} {
 		if _, err := NewPlain().WithComment(comment); !errors.Is(err, ErrInvalid) {
 			t.Errorf("comment %q: %v, want ErrInvalid", comment, err)
 		}
+	}
+	if _, err := NewPlain().WithComment("Zoë's laptop \U0001FAE0, 2nd floor"); err != nil {
+		t.Error(err)
 	}
 	if _, err := NewIdentityHolder(pluginCredentials(t, "quiet").Identities[0]); !errors.Is(err, ErrInvalid) {
 		t.Errorf("plugin identity as holder: %v, want ErrInvalid", err)

@@ -28,7 +28,8 @@ import (
 //	varint    creation time, seconds since 1970-01-01T00:00:00Z, at most 253402300799
 //	string    recipient, as age prints it, at most 4096 bytes of the characters
 //	          '!' to '~' without 'A' to 'Z'; empty for passphrase and plain
-//	string    comment, at most 256 bytes of printable UTF-8
+//	string    comment, at most 256 bytes of UTF-8 without U+0000 to U+001F, U+007F to
+//	          U+009F, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069
 //	rest      the content as an age file (binary, age-encryption.org/v1); for
 //	          kind plain the content itself
 //

@@ -168,7 +168,7 @@ func Decode(b []byte) (*Manifest, error) {
 		d.Fail("%d bytes long", len(b))
 	}
 	if v := d.Byte(); v != manifestVersion {
-		d.Fail("version %d is newer than this program: update snapctl", v)
+		d.Fail("version %d is not known to this program", v)
 	}
 	m := &Manifest{Root: decodeID(d)}
 	copy(m.Links[:], d.Bytes(blob.IDSize))

@@ -131,10 +131,10 @@ func bigOmissions(n int) (omissions []Omission) {
 	return omissions
 }
 
-func TestNewerManifest(t *testing.T) {
+func TestUnknownManifestVersion(t *testing.T) {
 	b := goldenManifest().Encode()
 	b[0] = 1
-	if _, err := Decode(b); err == nil || !strings.Contains(err.Error(), "update snapctl") {
+	if _, err := Decode(b); err == nil || !strings.Contains(err.Error(), "version 1 is not known") {
 		t.Errorf("Decode of version 1 = %v", err)
 	}
 }
