@@ -232,7 +232,8 @@ func appendContent(dst, body []byte, limit int, decoder *zstd.Decoder) ([]byte, 
 		if len(out) != start+int(length) {
 			return dst, fmt.Errorf("%d bytes decompressed, %d announced", len(out)-start, length)
 		}
-		return out, nil
+		// Not out: its capacity was cut, and the caller may want to use dst again.
+		return dst[:len(out)], nil
 	}
 	return dst, fmt.Errorf("unknown method %d", method)
 }
