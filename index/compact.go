@@ -161,8 +161,8 @@ type merge struct {
 
 func (m *merge) run(ctx context.Context, group []SegmentInfo) error {
 	dropped := m.done.Dropped
-	for _, s := range group {
-		if err := m.load(ctx, s); err != nil {
+	for _, r := range m.fetch(ctx, group) {
+		if err := m.take(r); err != nil {
 			return err
 		}
 	}
@@ -179,19 +179,37 @@ func (m *merge) run(ctx context.Context, group []SegmentInfo) error {
 	return err
 }
 
-func (m *merge) load(ctx context.Context, s SegmentInfo) error {
-	packs, err := readListed(ctx, m.store, m.sealer, s)
-	switch {
-	case vanished(err): // another process merged it
-		return nil
-	case errors.Is(err, ErrDamaged):
-		m.done.Damaged = append(m.done.Damaged, err)
-		return nil
-	case err != nil:
-		return err
+// maxReads of small segments run at a time; a group bounds their bytes.
+const maxReads = 8
+
+func (m *merge) fetch(ctx context.Context, group []SegmentInfo) []fetched {
+	results := make([]fetched, len(group))
+	var g errgroup.Group
+	g.SetLimit(maxReads)
+	for i, s := range group {
+		g.Go(func() error {
+			packs, err := readListed(ctx, m.store, m.sealer, s)
+			results[i] = fetched{s, packs, err}
+			return nil
+		})
 	}
-	m.read = append(m.read, s.Name)
-	for _, p := range packs {
+	_ = g.Wait() // each result has its own error
+	return results
+}
+
+// take adds a segment to the merge, if it can be part of it.
+func (m *merge) take(r fetched) error {
+	switch {
+	case vanished(r.err): // another process merged it
+		return nil
+	case errors.Is(r.err, ErrDamaged):
+		m.done.Damaged = append(m.done.Damaged, r.err)
+		return nil
+	case r.err != nil:
+		return r.err
+	}
+	m.read = append(m.read, r.info.Name)
+	for _, p := range r.packs {
 		if m.dead.Has(p.Name) {
 			m.done.Dropped++
 		} else {

@@ -264,6 +264,25 @@ func TestRewriteOfWhatIsThereDoesNothing(t *testing.T) {
 	}
 }
 
+func TestSegmentsNaming(t *testing.T) {
+	store, db := mem.New(), newDB(t)
+	a := writeSegments(t, store, testPack(1, 1), testPack(2, 2))[0]
+	b := writeSegments(t, store, testPack(2, 2), testPack(3, 3))[0]
+	syncDB(t, db, store)
+	for pack, want := range map[int][]SegmentName{1: {a.Name}, 2: {a.Name, b.Name}, 3: {b.Name}, 4: nil} {
+		got, err := db.SegmentsNaming(t.Context(), PackSet{testName(pack): {}, testName(99): {}})
+		check(t, err)
+		if len(got) != len(want) {
+			t.Errorf("pack %d: %v, want %v", pack, got, want)
+		}
+		for _, s := range got {
+			if !slices.Contains(want, s.Name) || s.Size == 0 {
+				t.Errorf("pack %d: %+v, want one of %v", pack, s, want)
+			}
+		}
+	}
+}
+
 // A DB that hears of a compaction by Segmented, or not at all, ends up the same.
 func TestDBFollowsCompaction(t *testing.T) {
 	for _, told := range []string{"told", "not told"} {

@@ -88,7 +88,8 @@ func open(fs vfs.FS, dir, repositoryID string, opts *pebble.Options) (*DB, error
 
 func openOnce(fs vfs.FS, dir, repositoryID string, opts *pebble.Options) (*DB, error) {
 	failed := newFailure()
-	db := &DB{dir: dir, disk: fs, fs: &stopFS{fs, failed}, failed: failed, limits: defaultLimits, sync: pebble.Sync, unlock: func() error { return nil }, syncing: make(chan struct{}, 1)}
+	db := &DB{dir: dir, disk: fs, fs: &stopFS{fs, failed}, failed: failed, limits: defaultLimits, sync: pebble.Sync,
+		unlock: func() error { return nil }, syncing: make(chan struct{}, 1)}
 	if opts.DisableWAL {
 		db.sync = pebble.NoSync
 	}
@@ -99,9 +100,6 @@ func openOnce(fs vfs.FS, dir, repositoryID string, opts *pebble.Options) (*DB, e
 	tuned.EnsureDefaults()
 	db.opts = &tuned
 	err := db.failed.catch(func() (err error) {
-		if err = makeDir(db.fs, dir); err != nil {
-			return err
-		}
 		if err = db.fs.RemoveAll(db.loadDir()); err != nil {
 			return err
 		}
@@ -115,18 +113,6 @@ func openOnce(fs vfs.FS, dir, repositoryID string, opts *pebble.Options) (*DB, e
 		return nil, errors.Join(err, db.shut())
 	}
 	return db, nil
-}
-
-// makeDir makes a directory that survives a crash.
-func makeDir(fs vfs.FS, dir string) error {
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	parent, err := fs.OpenDir(fs.PathDir(dir))
-	if err != nil {
-		return err
-	}
-	return errors.Join(parent.Sync(), parent.Close())
 }
 
 // errForeign makes open discard a database.
@@ -175,8 +161,9 @@ func (db *DB) claim(repositoryID string) error {
 	})
 }
 
-// Close closes the database. Readers have to be closed before: if any is not,
-// Close fails and the database stays open.
+// Close closes the database, after a Sync that runs. Readers have to be closed
+// before: if any is not, Close fails and the database stays open. For a
+// database that failed it returns ErrFailed, too.
 func (db *DB) Close() error {
 	db.syncing <- struct{}{} // wait for a running Sync
 	defer func() { <-db.syncing }()

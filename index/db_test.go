@@ -244,6 +244,24 @@ func TestPrivateIsRemoved(t *testing.T) {
 	wantEmpty(t, parent)
 }
 
+func TestPrivateLoadsInBulk(t *testing.T) {
+	store, want := mem.New(), locations{}
+	for i := range 5 {
+		p := testPack(i, span(10*i, 10*i+20)...)
+		writeSegments(t, store, p)
+		want.add(p)
+	}
+	db, err := OpenPrivate(t.TempDir(), "r", Options{})
+	check(t, err)
+	db.limits = loadLimits{directBlobs: 0, runEntries: 10, waveBlobs: 50, wavePacks: 10, tableEntries: 20}
+	own := testPack(9, span(100, 120)...)
+	want.add(own)
+	check(t, db.AddPacks(t.Context(), own))
+	syncDB(t, db, store)
+	agree(t, db, want, 200)
+	check(t, db.Close())
+}
+
 func wantEmpty(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -23,8 +23,8 @@ type loadLimits struct {
 	tableEntries int
 }
 
-// defaultLimits are 2 MB of batch, 24 MiB of run and 48 MB of table.
-var defaultLimits = loadLimits{directBlobs: 32 << 10, runEntries: 512 << 10, waveBlobs: 16 << 20, wavePacks: 64 << 10, tableEntries: 1 << 20}
+// defaultLimits are 2 MB of batch, 24 MiB of run and 24 MB of table.
+var defaultLimits = loadLimits{directBlobs: 32 << 10, runEntries: 512 << 10, waveBlobs: 16 << 20, wavePacks: 64 << 10, tableEntries: 512 << 10}
 
 // loader adds segments to the database. It belongs to one goroutine.
 //

@@ -162,6 +162,26 @@ func TestBlobTwiceInOnePack(t *testing.T) {
 	}
 }
 
+// A pack that AddPacks records while a load already holds it, under another
+// number, stays one pack.
+func TestAddPacksDuringALoad(t *testing.T) {
+	for _, direct := range []int{0, 100} {
+		db, want := newDB(t), locations{}
+		db.limits.directBlobs = direct
+		a, b := testPack(1, 1, 2), testPack(2, 2, 3)
+		want.add(a, b)
+		var stats SyncStats
+		l := newLoader(db, &stats)
+		check(t, l.add(t.Context(), SegmentInfo{Name: SegmentName(testID(0)), Size: 100}, []packfile.Pack{a, b}))
+		check(t, db.AddPacks(t.Context(), a))
+		check(t, l.flush(t.Context()))
+		agree(t, db, want)
+		if stats.PacksAdded != 1 || len(unsegmented(t, db)) != 0 {
+			t.Errorf("%+v, unsegmented %v", stats, unsegmented(t, db))
+		}
+	}
+}
+
 func TestPackAndIteration(t *testing.T) {
 	db, want := newDB(t), locations{}
 	packs := map[packfile.Name]PackInfo{}

@@ -32,7 +32,7 @@ type RebuildStats struct {
 // Other writers may go on meanwhile: their segments are not touched. Memory is
 // bounded, about 100 MiB, whatever the number of packs.
 func Rebuild(ctx context.Context, store objectstore.Store, sealer *seal.Sealer) (RebuildStats, error) {
-	r := rebuild{store: store, sealer: sealer, unreadable: PackSet{}}
+	r := newRebuild(store, sealer)
 	if err := r.run(ctx); err != nil {
 		return r.stats, fmt.Errorf("rebuild index: %w", err)
 	}
@@ -49,14 +49,24 @@ const (
 )
 
 type rebuild struct {
-	store  objectstore.Store
-	sealer *seal.Sealer
+	store      objectstore.Store
+	sealer     *seal.Sealer
+	perSegment int // blobs
+
+	// writing holds a token while one segment is written: those who have more
+	// for the next one wait, which bounds what is in memory.
+	writing chan struct{}
 
 	mu         sync.Mutex // guards the fields below; not held over requests
 	stats      RebuildStats
 	packs      []packfile.Pack // read but not in a segment yet
 	blobs      int             // in packs
 	unreadable PackSet
+}
+
+func newRebuild(store objectstore.Store, sealer *seal.Sealer) *rebuild {
+	return &rebuild{store: store, sealer: sealer, perSegment: rebuildBlobs,
+		unreadable: PackSet{}, writing: make(chan struct{}, 1)}
 }
 
 func (r *rebuild) run(ctx context.Context) error {
@@ -75,7 +85,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	if err := r.salvage(ctx, old); err != nil {
 		return err
 	}
-	if err := r.write(ctx, r.take(0)); err != nil {
+	if err := r.write(ctx, 0); err != nil {
 		return err
 	}
 	names := make([]SegmentName, len(old))
@@ -123,7 +133,7 @@ func (r *rebuild) readPack(ctx context.Context, name packfile.Name, size int64) 
 		return err
 	}
 	r.add(p)
-	return r.write(ctx, r.take(rebuildBlobs))
+	return r.write(ctx, r.perSegment)
 }
 
 func (r *rebuild) add(p packfile.Pack) {
@@ -137,7 +147,31 @@ func (r *rebuild) add(p packfile.Pack) {
 	r.stats.Packs++
 }
 
-// take takes the packs out if they have at least so many blobs.
+// write writes a segment if there are packs with so many blobs.
+func (r *rebuild) write(ctx context.Context, blobs int) error {
+	if !r.pending(blobs) {
+		return nil
+	}
+	select {
+	case r.writing <- struct{}{}:
+		defer func() { <-r.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	written, err := WriteSegments(ctx, r.store, r.sealer, r.take(blobs))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Written = append(r.stats.Written, written...)
+	return err
+}
+
+func (r *rebuild) pending(blobs int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.packs) > 0 && r.blobs >= blobs
+}
+
+// take takes the packs out if they have so many blobs.
 func (r *rebuild) take(blobs int) []packfile.Pack {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,14 +181,6 @@ func (r *rebuild) take(blobs int) []packfile.Pack {
 	packs := r.packs
 	r.packs, r.blobs = nil, 0
 	return packs
-}
-
-func (r *rebuild) write(ctx context.Context, packs []packfile.Pack) error {
-	written, err := WriteSegments(ctx, r.store, r.sealer, packs)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stats.Written = append(r.stats.Written, written...)
-	return err
 }
 
 // salvage looks for descriptions of unreadable packs in old segments.
@@ -174,7 +200,7 @@ func (r *rebuild) salvage(ctx context.Context, old []SegmentInfo) error {
 				r.add(p)
 			}
 		}
-		if err := r.write(ctx, r.take(rebuildBlobs)); err != nil {
+		if err := r.write(ctx, r.perSegment); err != nil {
 			return err
 		}
 	}

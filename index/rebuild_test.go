@@ -61,6 +61,21 @@ func TestRebuild(t *testing.T) {
 	agree(t, db, want, 99_999)
 }
 
+func TestRebuildWritesSeveralSegments(t *testing.T) {
+	store, db, want := mem.New(), newDB(t), locations{}
+	for i := range 30 {
+		want.add(putPack(t, store, span(10*i, 10*i+10)...))
+	}
+	r := newRebuild(store, testSealer)
+	r.perSegment = 50
+	check(t, r.run(t.Context()))
+	if n := len(r.stats.Written); n < 2 || n > 6 {
+		t.Errorf("%d segments for 300 blobs, at least 50 in each but the last", n)
+	}
+	syncDB(t, db, store)
+	agree(t, db, want, 300)
+}
+
 func TestRebuildReportsUnreadablePacks(t *testing.T) {
 	store, db, want := mem.New(), newDB(t), locations{}
 	good, known, unknown := putPack(t, store, 1, 2), putPack(t, store, 3), putPack(t, store, 4)

@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -154,4 +155,43 @@ func (db *DB) Segments(ctx context.Context) ([]SegmentInfo, error) {
 		return nil, &Error{Op: "list loaded segments", Object: db.dir, Err: err}
 	}
 	return segments, nil
+}
+
+// SegmentsNaming lists the loaded segments that name any of the packs, without
+// their packs: what a PlanRewrite has to cover when the packs die. Ask before
+// RemovePacks.
+func (db *DB) SegmentsNaming(ctx context.Context, packs PackSet) ([]SegmentInfo, error) {
+	segments, err := db.segmentsNaming(ctx, packs)
+	if err != nil {
+		return nil, &Error{Op: "find segments", Object: db.dir, Err: err}
+	}
+	return segments, nil
+}
+
+func (db *DB) segmentsNaming(ctx context.Context, packs PackSet) (segments []SegmentInfo, err error) {
+	if err := db.hold(); err != nil {
+		return nil, err
+	}
+	defer db.release()
+	wanted := newNumberSet(db.stats.Load().next)
+	for name := range packs {
+		number, known, err := db.number(name)
+		if err != nil {
+			return nil, err
+		}
+		if known {
+			wanted.add(number)
+		}
+	}
+	err = db.scan(ctx, tagSegment, func(key, value []byte) error {
+		size, numbers, err := decodeNumbers(value)
+		for ; len(numbers) > 0; numbers = numbers[numberSize:] {
+			if wanted.has(binary.BigEndian.Uint32(numbers)) {
+				segments = append(segments, SegmentInfo{Name: SegmentName(key[1:]), Size: size})
+				break
+			}
+		}
+		return err
+	})
+	return segments, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"sync"
 	"testing"
 
 	"github.com/snapctl/snapctl/providers/objectstore"
@@ -124,6 +125,7 @@ type meddler struct {
 	listed  func(n int) // after the n-th listing, from 1
 	reading func()      // before the first read
 	lists   int
+	once    sync.Once
 }
 
 func (m *meddler) List(ctx context.Context, prefix, after string) iter.Seq2[objectstore.Info, error] {
@@ -142,9 +144,7 @@ func (m *meddler) List(ctx context.Context, prefix, after string) iter.Seq2[obje
 
 func (m *meddler) Get(ctx context.Context, key string, r objectstore.Range) (io.ReadCloser, error) {
 	if m.reading != nil {
-		f := m.reading
-		m.reading = nil
-		f()
+		m.once.Do(m.reading)
 	}
 	return m.Store.Get(ctx, key, r)
 }

@@ -24,9 +24,17 @@ func tune(opts Options) *pebble.Options {
 		DisableTableStats:           true, // reads in the background, for little
 	}
 	o.Experimental.ReadSamplingMultiplier = -1 // look-ups are random: they say nothing about compaction
+	for i := range o.TargetFileSizes {
+		// A filter is read as a whole: 0.6 MB for such a table, so that the
+		// cache, cut into shards of a few MB, keeps those of all tables.
+		o.TargetFileSizes[i] = 24 << 20
+	}
 	for i := range o.Levels {
 		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		// One index block for each table, about 0.1 MB: a second level would
+		// cost every hit one more block.
+		o.Levels[i].IndexBlockSize = 1 << 20
 	}
 	return o
 }

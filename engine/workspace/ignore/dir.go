@@ -1,11 +1,11 @@
 package ignore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
 	"syscall"
 )
 
@@ -101,18 +101,18 @@ func (d *Dir) readGit(readFile ReadFile) error {
 	if err != nil {
 		return err
 	}
-	link := ""
-	if head == "" {
+	var link []byte
+	if head == nil {
 		// In a linked work tree or a submodule .git is a file. It names a directory
 		// that is usually outside the tree, so its info/exclude is not looked for.
 		if link, err = d.readFile(gitEntry, readFile); err != nil {
 			return err
 		}
 	}
-	if head != "" || strings.HasPrefix(link, "gitdir: ") {
+	if head != nil || bytes.HasPrefix(link, []byte("gitdir: ")) {
 		d.tree = d.tree.withoutGit()
 	}
-	if head != "" {
+	if head != nil {
 		if err := d.readRules(gitExclude, fromGit, readFile); err != nil {
 			return err
 		}
@@ -122,12 +122,12 @@ func (d *Dir) readGit(readFile ReadFile) error {
 
 func (d *Dir) readRules(name string, o origin, readFile ReadFile) error {
 	content, err := d.readFile(name, readFile)
-	if err != nil || content == "" {
+	if err != nil || content == nil {
 		return err
 	}
 	source := path.Join(d.path(), name)
 	var rules []*rule
-	for _, l := range linesOf([]byte(content)) {
+	for _, l := range linesOf(content) {
 		r, err := parseRule(l.pattern)
 		if err != nil {
 			continue // as git does
@@ -143,19 +143,19 @@ func (d *Dir) readRules(name string, o origin, readFile ReadFile) error {
 	return nil
 }
 
-// readFile returns nothing for a file that does not exist.
-func (d *Dir) readFile(name string, readFile ReadFile) (string, error) {
+// readFile returns nil for a file that does not exist.
+func (d *Dir) readFile(name string, readFile ReadFile) ([]byte, error) {
 	content, err := readFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return "", nil
+		return nil, nil
 	case err == nil && len(content) > MaxFile:
 		err = ErrTooLarge
 	}
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", printable(path.Join(d.path(), name)), err)
+		return nil, fmt.Errorf("read %s: %w", printable(path.Join(d.path(), name)), err)
 	}
-	return string(content), nil
+	return content, nil
 }
 
 // path is the path of the directory below the root.

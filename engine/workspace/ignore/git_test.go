@@ -120,7 +120,7 @@ func TestGitPatterns(t *testing.T) {
 	avoid := avoided(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	tr := newTree(t)
-	const patterns = 800
+	const patterns = 600
 	for i := range patterns {
 		dir := fmt.Sprintf("%04d", i)
 		tr.add(t, dir, fs.ModeDir)
@@ -217,6 +217,25 @@ func TestGitCaller(t *testing.T) {
 			t.Fatalf("seed %d: %q: excluded %q, in git %q", seed, o.Patterns, got, want)
 		}
 	}
+}
+
+// TestGitLines has what random lines seldom have.
+func TestGitLines(t *testing.T) {
+	contents := []string{
+		"a ", "a  \n", `a\ `, `a\  `, `a\\ `, `a\\\ `, `a\\\\ `, ` a`, "a\t", "a\r", "a\r\n", "a \r\n", "a\r \n", "a\r\r\n",
+		"\xef\xbb\xbfa", "\n\xef\xbb\xbfa", "\xef\xbb\xbf#a", " #a", `\#a`, "#a", "!a", `\!a`, "!!a\n!a", "\na", "a\x00b", "\x00a", "*\n!a/", "*/\n!a",
+	}
+	tr := newTree(t)
+	for i, content := range contents {
+		dir := strconv.Itoa(i)
+		tr.add(t, dir, fs.ModeDir)
+		tr.write(t, dir+"/.gitignore", content)
+		for _, name := range []string{"a ", "a  ", `a\`, `a\ `, `a\\`, " a", "a\t", "a\r", "a\r ", "\xef\xbb\xbfa", "#a", " #a", "!a", `\#a`, "ab"} {
+			tr.add(t, dir+"/"+name, 0)
+		}
+		tr.add(t, dir+"/a", fs.ModeDir)
+	}
+	compareWithGit(t, tr)
 }
 
 // TestGitSets tries every byte that a name can have against the sets.

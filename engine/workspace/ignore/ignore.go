@@ -40,9 +40,9 @@ import (
 const MaxFile = 1 << 20
 
 // The rules that hold in one directory weigh at most maxWeight, a rule being
-// its length and ruleWeight: 32,768 rules. Compiled they take up to 16 MiB: 11
-// bytes for each of a pattern (a set of bytes, "[a]", takes 32) and about 300
-// for each rule.
+// its length and ruleWeight: 32,768 rules. Compiled they take up to 32 MiB: a
+// set of bytes, "[a]", takes 36, anything else less than 10 for each byte of a
+// pattern, and each rule about 250 besides.
 const (
 	maxWeight  = 2 << 20
 	ruleWeight = 64

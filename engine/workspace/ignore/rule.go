@@ -171,9 +171,7 @@ func (l ruleList) empty() bool { return len(l.floating)+len(l.anchored) == 0 }
 
 // with returns the list followed by more rules.
 func (l ruleList) with(rules []*rule) ruleList {
-	// Other directories share the arrays.
-	l.floating = slices.Clip(l.floating)
-	l.anchored = slices.Clip(l.anchored)
+	l.floating = slices.Clip(l.floating) // other directories share the array
 	for _, r := range rules {
 		r.order = l.next
 		l.next++
