@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -105,7 +104,9 @@ func (c *crash) runAndMaybeKill(args ...string) outcome {
 	if c.delay == 0 {
 		c.delay = c.must("version").took * 4
 	}
-	o := c.runKilled(time.Duration(c.random.Int64N(int64(c.delay))), args...)
+	// The later of two: what is published comes late.
+	delay := max(c.random.Int64N(int64(c.delay)), c.random.Int64N(int64(c.delay)))
+	o := c.runKilled(time.Duration(delay), args...)
 	if o.code < 0 {
 		c.kills++
 		c.delay += c.delay / 16 // until one comes to its end
@@ -238,8 +239,9 @@ func (c *crash) leftovers() {
 // TestInterruptedFirstSnapshotGoesOn kills a first snapshot when the repository
 // holds about 60 percent of the data. The next one reads less than 45 percent.
 func TestInterruptedFirstSnapshotGoesOn(t *testing.T) {
-	const files, size = 2000, 64 << 10
-	for _, layout := range []string{"d%02d/f%04d", "one/f%[2]04d"} {
+	// What was on its way is lost: two packs of 16 MiB, 6 percent of this.
+	const files, size = 2000, 256 << 10
+	for _, layout := range []string{"d%02d/f%04d", "one/f%04[2]d"} {
 		t.Run(strings.Split(layout, "/")[0], func(t *testing.T) {
 			m := newMachine(t)
 			random := rand.NewChaCha8([32]byte{1})
@@ -255,11 +257,19 @@ func TestInterruptedFirstSnapshotGoesOn(t *testing.T) {
 				}
 			}
 			cmd, wait := m.start("snapshot", m.ws)
-			for stored(t, m.repo) < files*size*6/10 && syscall.Kill(cmd.Process.Pid, 0) == nil {
-				time.Sleep(time.Millisecond) // only sets how finely the size is watched
+			ended := make(chan outcome, 1)
+			go func() { ended <- wait() }()
+			look := time.NewTicker(time.Millisecond)
+			defer look.Stop()
+			for stored(t, m.repo) < files*size*62/100 {
+				select {
+				case o := <-ended:
+					t.Fatalf("the snapshot ended too early: %d %s", o.code, o.err)
+				case <-look.C:
+				}
 			}
 			cmd.Process.Kill()
-			if o := wait(); o.code >= 0 {
+			if o := <-ended; o.code >= 0 {
 				t.Fatalf("the snapshot ended before it was killed: %d %s", o.code, o.err)
 			}
 			held := stored(t, m.repo)
