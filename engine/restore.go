@@ -80,6 +80,8 @@ func (r *Repository) restore(ctx context.Context, id ID, opts RestoreOptions) (*
 	switch {
 	case errors.Is(err, restore.ErrPartial):
 		return result, fmt.Errorf("%w: %w", ErrPartial, err)
+	case errors.Is(err, restore.ErrBusy):
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
 	case err != nil:
 		return nil, err
 	}

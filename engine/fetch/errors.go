@@ -35,6 +35,10 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Is makes a blob that cannot be had any more damage, also if its pack is gone or
+// no pack is known to hold it.
+func (e *Error) Is(target error) bool { return target == packfile.ErrDamaged && Lost(e) }
+
 // Lost tells whether err says that a blob cannot be had from this repository
 // any more: no copy of it is indexed, or each is damaged or gone. Other errors
 // are of the store or the caller, and trying again may help.

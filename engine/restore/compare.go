@@ -108,7 +108,7 @@ func (f *filler) start(ctx context.Context, d *dir, e *manifest.Entry, lead *lea
 	w := &file{dir: d, entry: *e, lead: lead, verdict: v, left: 1}
 	w.sparse, w.single = shape(e)
 	offset := int64(0)
-	for x, err := range manifest.ReadContent(ctx, f.contentNode, e) {
+	for x, err := range manifest.ReadContent(ctx, f.src.Node, e) {
 		if err != nil {
 			return f.arrived(ctx, w, err)
 		}

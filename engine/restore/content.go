@@ -27,7 +27,7 @@ func (s *session) sameContent(ctx context.Context, dirfd int, e *manifest.Entry)
 	}
 	offset := int64(0)
 	var buf []byte
-	for x, err := range manifest.ReadContent(ctx, s.contentNode, e) {
+	for x, err := range manifest.ReadContent(ctx, s.src.Node, e) {
 		if err != nil {
 			return false, err
 		}

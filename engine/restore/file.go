@@ -189,8 +189,13 @@ func (f *filler) complete(ctx context.Context, w *file, out *output) error {
 		f.discard(w.dir, out)
 		return err
 	}
-	attrErr := err
-	st, err := out.stat()
+	attrErr, id := err, inode{}
+	err = nil
+	if w.lead != nil {
+		var st unix.Stat_t
+		st, err = out.stat()
+		id = inodeOf(&st)
+	}
 	// Some filesystems report only on closing what they could not write.
 	if cerr := out.close(); err == nil {
 		err = cerr
@@ -204,7 +209,7 @@ func (f *filler) complete(ctx context.Context, w *file, out *output) error {
 		return err
 	}
 	if w.lead != nil {
-		w.lead.inode = inodeOf(&st)
+		w.lead.inode = id
 	}
 	f.files.Add(1)
 	f.tally(w.verdict)

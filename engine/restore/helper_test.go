@@ -345,3 +345,7 @@ func lookup(t testing.TB, src *memSource, snap Snapshot, path string) manifest.E
 	must(t, err)
 	return e
 }
+
+func sortEntries(entries []manifest.Entry) {
+	slices.SortFunc(entries, func(a, b manifest.Entry) int { return strings.Compare(a.Name, b.Name) })
+}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,27 +41,38 @@ func TestTwiceChangesNothing(t *testing.T) {
 func TestRepairs(t *testing.T) {
 	big := strings.Repeat("0123456789abcdef", 100_000)
 	for name, harm := range map[string]func(dir string) error{
-		"nothing":      func(string) error { return nil },
-		"content":      func(d string) error { return os.WriteFile(d+"/a/script.sh", []byte("other"), 0o755) },
-		"big content":  func(d string) error { return os.WriteFile(d+"/big", []byte(big[1:]+"x"), 0o644) },
-		"touched":      func(d string) error { return unix.Utimes(d+"/big", []unix.Timeval{{Sec: 1}, {Sec: 1}}) },
-		"mode":         func(d string) error { return os.Chmod(d+"/a/empty", 0o777) },
-		"dir mode":     func(d string) error { return os.Chmod(d+"/empty", 0o700) },
-		"unreadable":   func(d string) error { return os.Chmod(d+"/a/deep", 0) },
-		"no write":     func(d string) error { return errors.Join(os.Remove(d+"/a/empty"), os.Chmod(d+"/a", 0o500)) },
-		"file lost":    func(d string) error { return os.Remove(d + "/a/empty") },
-		"dir lost":     func(d string) error { return os.RemoveAll(d + "/a/deep/er") },
-		"link target":  func(d string) error { return errors.Join(os.Remove(d+"/a/dangling"), os.Symlink("x", d+"/a/dangling")) },
-		"link broken":  func(d string) error { return errors.Join(os.Remove(d+"/a/deep/link"), os.WriteFile(d+"/a/deep/link", []byte("#!/bin/sh\n"), 0o755)) },
-		"lead lost":    func(d string) error { return os.Remove(d + "/a/script.sh") },
-		"one too many": func(d string) error { return errors.Join(os.Remove(d+"/a/empty"), os.Link(d+"/new\nline", d+"/a/empty")) },
-		"file to dir":  func(d string) error { return errors.Join(os.Remove(d+"/a/empty"), os.Mkdir(d+"/a/empty", 0o700)) },
-		"file to link": func(d string) error { return errors.Join(os.Remove(d+"/a/empty"), os.Symlink("script.sh", d+"/a/empty")) },
-		"link to dir":  func(d string) error { return errors.Join(os.Remove(d+"/absolute"), os.Mkdir(d+"/absolute", 0o700)) },
-		"link to file": func(d string) error { return errors.Join(os.Remove(d+"/absolute"), os.WriteFile(d+"/absolute", nil, 0o600)) },
-		"dir to file":  func(d string) error { return errors.Join(os.RemoveAll(d+"/a"), os.WriteFile(d+"/a", nil, 0o600)) },
-		"dir to link":  func(d string) error { return errors.Join(os.RemoveAll(d+"/a"), os.Symlink("empty", d+"/a")) },
-		"fifo to file": func(d string) error { return errors.Join(os.Remove(d+"/fifo"), os.WriteFile(d+"/fifo", []byte("x"), 0o600)) },
+		"nothing":     func(string) error { return nil },
+		"content":     func(d string) error { return os.WriteFile(d+"/a/script.sh", []byte("other"), 0o755) },
+		"big content": func(d string) error { return os.WriteFile(d+"/big", []byte(big[1:]+"x"), 0o644) },
+		"touched":     func(d string) error { return unix.Utimes(d+"/big", []unix.Timeval{{Sec: 1}, {Sec: 1}}) },
+		"mode":        func(d string) error { return os.Chmod(d+"/a/empty", 0o777) },
+		"dir mode":    func(d string) error { return os.Chmod(d+"/empty", 0o700) },
+		"unreadable":  func(d string) error { return os.Chmod(d+"/a/deep", 0) },
+		"no write":    func(d string) error { return errors.Join(os.Remove(d+"/a/empty"), os.Chmod(d+"/a", 0o500)) },
+		"file lost":   func(d string) error { return os.Remove(d + "/a/empty") },
+		"dir lost":    func(d string) error { return os.RemoveAll(d + "/a/deep/er") },
+		"link target": func(d string) error { return errors.Join(os.Remove(d+"/a/dangling"), os.Symlink("x", d+"/a/dangling")) },
+		"link broken": func(d string) error {
+			return errors.Join(os.Remove(d+"/a/deep/link"), os.WriteFile(d+"/a/deep/link", []byte("#!/bin/sh\n"), 0o755))
+		},
+		"lead lost": func(d string) error { return os.Remove(d + "/a/script.sh") },
+		"one too many": func(d string) error {
+			return errors.Join(os.Remove(d+"/a/empty"), os.Link(d+"/new\nline", d+"/a/empty"))
+		},
+		"twins":       func(d string) error { return errors.Join(os.Remove(d+"/twin 2"), os.Link(d+"/twin 1", d+"/twin 2")) },
+		"file to dir": func(d string) error { return errors.Join(os.Remove(d+"/a/empty"), os.Mkdir(d+"/a/empty", 0o700)) },
+		"file to link": func(d string) error {
+			return errors.Join(os.Remove(d+"/a/empty"), os.Symlink("script.sh", d+"/a/empty"))
+		},
+		"link to dir": func(d string) error { return errors.Join(os.Remove(d+"/absolute"), os.Mkdir(d+"/absolute", 0o700)) },
+		"link to file": func(d string) error {
+			return errors.Join(os.Remove(d+"/absolute"), os.WriteFile(d+"/absolute", nil, 0o600))
+		},
+		"dir to file": func(d string) error { return errors.Join(os.RemoveAll(d+"/a"), os.WriteFile(d+"/a", nil, 0o600)) },
+		"dir to link": func(d string) error { return errors.Join(os.RemoveAll(d+"/a"), os.Symlink("empty", d+"/a")) },
+		"fifo to file": func(d string) error {
+			return errors.Join(os.Remove(d+"/fifo"), os.WriteFile(d+"/fifo", []byte("x"), 0o600))
+		},
 		"file to fifo": func(d string) error { return errors.Join(os.Remove(d+"/a/empty"), unix.Mkfifo(d+"/a/empty", 0o600)) },
 		"all to a dir": func(d string) error {
 			return errors.Join(os.Remove(d+"/fifo"), os.Remove(d+"/absolute"), os.MkdirAll(d+"/fifo/x/y", 0o755), os.MkdirAll(d+"/absolute/x/y", 0o755))
@@ -73,6 +85,10 @@ func TestRepairs(t *testing.T) {
 			src, dir := newMemSource(), tempDir(t)
 			sampleTree(t, dir+"/src")
 			must(t, os.WriteFile(dir+"/src/big", []byte(big), 0o644))
+			for _, twin := range []string{"/src/twin 1", "/src/twin 2"} {
+				must(t, os.WriteFile(dir+twin, []byte("same"), 0o644))
+				must(t, os.Chtimes(dir+twin, time.Unix(7, 0), time.Unix(7, 0)))
+			}
 			snap := capture(t, src, dir+"/src")
 			opts := Options{Target: dir + "/dst", Delete: true}
 			mustRun(t, src, snap, opts)

@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"strings"
@@ -29,7 +30,9 @@ type linkKey [2]uint64
 
 // leader is the first path of a group.
 type leader struct {
-	inode inode // that this run wrote or compared; zero if it failed
+	inode   inode  // that this run wrote or compared; zero if it was not restored
+	err     error  // why not; guarded by linkTable.mu
+	omitted string // the policy that left it out
 }
 
 func newLinkTable() *linkTable {
@@ -74,6 +77,15 @@ func (t *linkTable) role(at place) (lead *leader, member bool) {
 	return t.leaders[k], member
 }
 
+// failed records why the leader at path, if there is one, was not restored.
+func (t *linkTable) failed(path string, err error) {
+	if lead := t.leaders[t.key(path)]; lead != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		lead.err = err
+	}
+}
+
 // isMember tells whether the entry is to be linked to another one.
 func (t *linkTable) isMember(at place) bool {
 	if len(t.leaders) == 0 {
@@ -89,7 +101,7 @@ func (t *linkTable) met(path string) bool { return t.members[t.key(path)] }
 func (s *session) chosenLinks(ctx context.Context, visit func(group []string) error) error {
 	previous := ""
 	paths := uint64(0)
-	for group, err := range manifest.ReadLinks(ctx, s.contentNode, s.snap.Links) {
+	for group, err := range manifest.ReadLinks(ctx, s.src.Node, s.snap.Links) {
 		if err != nil {
 			return err
 		}
@@ -146,23 +158,28 @@ func (s *session) makeLinks(ctx context.Context) error {
 			if !s.links.met(path) {
 				continue // not in the tree, or in a directory that failed
 			}
-			if err := s.makeLink(group[0], lead.inode, path); err != nil {
-				if isFatal(ctx, err) {
-					return &Error{Op: "link", Path: path, Err: explain(err)}
-				}
-				s.rep.fail(path, &Error{Op: "link", Path: path, Err: explain(err)})
+			if lead.omitted != "" {
+				s.rep.skip(path, lead.omitted)
+				continue
+			}
+			if err := s.failed(ctx, "link", s.placeOf(path), s.makeLink(group[0], lead, path)); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
 }
 
+// errNoLeader says that a file has nothing to be linked to.
+var errNoLeader = errors.New("the first of its hard links was not restored")
+
 // makeLink makes path a name of the inode that the leader has.
-func (s *session) makeLink(lead string, want inode, path string) error {
+func (s *session) makeLink(leadPath string, lead *leader, path string) error {
+	want := lead.inode
 	if want == (inode{}) {
-		return fmt.Errorf("%q, which it is a link to, was not restored", lead)
+		return errors.Join(errNoLeader, lead.err)
 	}
-	from, to := s.placeOf(lead), s.placeOf(path)
+	from, to := s.placeOf(leadPath), s.placeOf(path)
 	fromfd, err := s.handles.acquire(from.dir)
 	if err != nil {
 		return err
@@ -202,6 +219,7 @@ func (s *session) linkAt(fromfd int, fromName string, want inode, tofd int, to p
 	if err := unix.Linkat(fromfd, fromName, tofd, temp, 0); err != nil {
 		return err
 	}
+	s.at("linked", to.name)
 	st, ok, err := statAt(tofd, temp)
 	if err == nil && (!ok || inodeOf(&st) != want) {
 		err = ErrChanged

@@ -76,7 +76,7 @@ func TestWithoutPrivileges(t *testing.T) {
 	binary, err := os.ReadFile("/proc/self/exe")
 	must(t, err)
 	must(t, os.WriteFile(dir+"/restore.test", binary, 0o755))
-	cmd := exec.Command(dir+"/restore.test", "-test.run", "^Test", "-test.count=1")
+	cmd := exec.Command(dir+"/restore.test", "-test.run", "^Test", "-test.count=1", "-rapid.checks=30", "-rapid.nofailfile")
 	cmd.Dir = dir + "/tmp"
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir+"/tmp", "HOME="+dir+"/tmp")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
@@ -88,16 +88,27 @@ func TestWithoutPrivileges(t *testing.T) {
 // tempDir is t.TempDir for trees with locked directories in them.
 func tempDir(t testing.TB) string {
 	dir := t.TempDir()
-	t.Cleanup(func() {
-		filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-			if d != nil && d.IsDir() {
-				os.Chmod(path, 0o700) // before WalkDir reads it
-			}
-			return nil
-		})
-	})
+	t.Cleanup(func() { unlockDirs(dir) })
 	return dir
 }
+
+func unlockDirs(dir string) {
+	filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			os.Chmod(path, 0o700) // before WalkDir reads it
+		}
+		return nil
+	})
+}
+
+// removeAll removes a tree with locked directories in it.
+func removeAll(dir string) error {
+	unlockDirs(dir)
+	return os.RemoveAll(dir)
+}
+
+// unixStat is what Lstat returns in Sys.
+type unixStat = syscall.Stat_t
 
 // chmodFiles lets their owner read the files of a tree.
 func chmodFiles(dir string) error {

@@ -129,6 +129,14 @@ func (s *session) applyXattrs(ctx context.Context, o object, is state, e *manife
 		return is, nil
 	}
 	p, err := s.planXattrs(o, e)
+	// Even its owner may read and set user attributes only as the mode says.
+	const readWrite = unix.S_IRUSR | unix.S_IWUSR
+	if err == nil && len(p.steps) > 0 && s.euid != rootOwner && is.mode&readWrite != readWrite && e.Kind != manifest.Symlink {
+		if err = o.chmod(is.mode | readWrite); err == nil {
+			is.mode |= readWrite
+			p, err = s.planXattrs(o, e)
+		}
+	}
 	if err != nil {
 		return is, &attrError{"read xattrs", err}
 	}

@@ -106,7 +106,7 @@ func (m *measure) entry(ctx context.Context, d *dir, e *manifest.Entry) error {
 	if e.Kind != manifest.File || m.links.isMember(place{d, e.Name}) {
 		return nil
 	}
-	for x, err := range manifest.ReadContent(ctx, m.contentNode, e) {
+	for x, err := range manifest.ReadContent(ctx, m.src.Node, e) {
 		if err != nil {
 			return m.failed(ctx, "read", place{d, e.Name}, err)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/snapctl/snapctl/engine/fetch"
 	"github.com/snapctl/snapctl/engine/manifest"
-	"github.com/snapctl/snapctl/packfile/blob"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,7 +37,6 @@ type session struct {
 	groups map[uint32]bool // of the process
 	umask  uint32
 
-	nodes    atomic.Uint64 // of content and link lists, read so far
 	written  atomic.Uint64 // bytes of content
 	files    atomic.Uint64 // written
 	seen     atomic.Uint64 // entries
@@ -123,15 +121,6 @@ func (s *session) walk(ctx context.Context, v visitor) error {
 	return w.walk(ctx, root, &s.rootEntry, s.selection, 1)
 }
 
-// contentNode reads a node of a content or link list. Like nodes of the tree
-// they have a budget: an index of empty leaves costs nothing else.
-func (s *session) contentNode(ctx context.Context, id blob.ID) ([]byte, error) {
-	if n := s.nodes.Add(1); n > s.opts.Limits.MaxEntries {
-		return nil, fmt.Errorf("%w: more than %d list nodes", ErrLimit, s.opts.Limits.MaxEntries)
-	}
-	return s.src.Node(ctx, id)
-}
-
 // change runs fn on the descriptor of a directory that fn is going to change,
 // and once more if the directory's own mode was in the way.
 func (s *session) change(d *dir, fn func(dirfd int) error) error {
@@ -188,12 +177,13 @@ func (s *session) failed(ctx context.Context, op string, at place, err error) er
 		return own
 	}
 	s.rep.fail(own.Path, own)
+	s.links.failed(own.Path, err)
 	return nil
 }
 
 // fatal are the conditions under which going on makes no sense: every other
 // file would fail too.
-var fatal = []error{ErrLimit, ErrNoSpace, unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO}
+var fatal = []error{ErrLimit, ErrNoSpace, errNoMarker, unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO}
 
 // isFatal tells whether an error ends the run. A blob that is lost, or a file
 // that the target refuses, fails alone; a store that does not answer fails
@@ -213,7 +203,7 @@ func isFatal(ctx context.Context, err error) bool {
 // isLocal tells whether an error comes from the target.
 func isLocal(err error) bool {
 	var errno unix.Errno
-	return errors.As(err, &errno) || errors.Is(err, ErrConflict) || errors.Is(err, ErrMount) || errors.Is(err, ErrChanged)
+	return errors.As(err, &errno) || errors.Is(err, ErrConflict) || errors.Is(err, ErrMount) || errors.Is(err, ErrChanged) || errors.Is(err, errNoLeader)
 }
 
 // report tells Options.Progress how far the run is, unless another goroutine

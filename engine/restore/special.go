@@ -24,6 +24,9 @@ func (s *session) settleSpecial(ctx context.Context, at place, dirfd int, e *man
 	s.count(e)
 	if reason := s.omitted(e); reason != "" {
 		s.rep.skip(at.path(), reason)
+		if lead != nil {
+			lead.omitted = reason
+		}
 		return nil
 	}
 	return s.settle(ctx, at, dirfd, e, lead, nil, func(v verdict) error {
@@ -71,6 +74,7 @@ func makeNode(dirfd int, name string, e *manifest.Entry) error {
 
 // finishSpecial sets the metadata of what makeNode made, if it still is that.
 func (s *session) finishSpecial(ctx context.Context, dirfd int, temp string, e *manifest.Entry, at place) (inode, error) {
+	s.at("node", e.Name)
 	o, st, err := openPath(dirfd, temp)
 	if err != nil {
 		return inode{}, err

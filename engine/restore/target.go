@@ -180,12 +180,16 @@ func (t *target) touch() error {
 	if t.marked.Load() {
 		return nil
 	}
-	err := t.mark()
-	if err == nil {
-		t.marked.Store(true)
+	if err := t.mark(); err != nil {
+		return fmt.Errorf("%w: %w", errNoMarker, err)
 	}
-	return err
+	t.marked.Store(true)
+	return nil
 }
+
+// errNoMarker ends a run: a target that nothing marks as incomplete must not be
+// changed.
+var errNoMarker = errors.New("cannot mark the target as incomplete")
 
 func (t *target) mark() error {
 	const flags = unix.O_RDONLY | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC

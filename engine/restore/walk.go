@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/snapctl/snapctl/engine/manifest"
-	"github.com/snapctl/snapctl/packfile/blob"
 )
 
 // visitor is shown a tree, all entries of a directory before the directories in
@@ -29,8 +28,10 @@ var errSkip = errors.New("skip this directory")
 // walker shows the chosen part of a snapshot to a visitor, within the limits.
 //
 // A tree is a graph of nodes in which one node can be reached in many ways, so
-// a small repository can describe a tree larger than any disk. Entries and
-// nodes are counted as they are met, not as they are stored.
+// a small repository can describe a tree larger than any disk. Entries are
+// counted as they are met, not as they are stored. (Nodes need no budget: the
+// decoder refuses a node without entries below an index, and names that do not
+// ascend, so each node costs an entry.)
 type walker struct {
 	src    Source
 	limits Limits
@@ -38,7 +39,6 @@ type walker struct {
 	visit  visitor
 
 	entries uint64 // seen so far
-	nodes   uint64 // read so far
 	waiting uint64 // directories that were seen but not entered
 }
 
@@ -49,15 +49,6 @@ const maxWaiting = 1 << 22
 type waitingDir struct {
 	entry *manifest.Entry
 	sel   *selection
-}
-
-// node reads a tree blob and counts it. A leaf without entries costs no entry,
-// so nodes have a budget of their own.
-func (w *walker) node(ctx context.Context, id blob.ID) ([]byte, error) {
-	if w.nodes++; w.nodes/2 > w.limits.MaxEntries {
-		return nil, fmt.Errorf("%w: %d nodes for %d entries", ErrLimit, w.nodes, w.entries)
-	}
-	return w.src.Node(ctx, id)
 }
 
 // walk shows d, which has the entry e, and everything chosen below it.
@@ -89,7 +80,7 @@ func (w *walker) walk(ctx context.Context, d *dir, e *manifest.Entry, sel *selec
 // be read is the failure of this directory, not of the walk.
 func (w *walker) list(ctx context.Context, d *dir, e *manifest.Entry, sel *selection) ([]waitingDir, error) {
 	var waiting []waitingDir
-	for entry, err := range manifest.ReadDir(ctx, w.node, e.Node) {
+	for entry, err := range manifest.ReadDir(ctx, w.src.Node, e.Node) {
 		if err != nil {
 			if isFatal(ctx, err) {
 				return nil, err

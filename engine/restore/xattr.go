@@ -114,7 +114,7 @@ func (s *session) sameXattr(r xattrReader, x *manifest.Xattr) (bool, error) {
 	buf := make([]byte, max(len(x.Value), int(x.Size))+1)
 	n, err := r.getXattr(x.Name, buf)
 	switch {
-	case err == unix.ERANGE || err == unix.ENODATA: // longer, or just removed
+	case err == unix.ERANGE || err == unix.ENODATA || err == unix.EACCES: // longer, just removed, not readable
 		return false, nil
 	case err != nil:
 		return false, err
