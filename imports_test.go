@@ -30,13 +30,14 @@ var mayImport = map[string][]string{
 	"providers/objectstore/fault":           {"providers/objectstore"},
 	"providers/objectstore/objectstoretest": {"providers/objectstore", "providers/objectstore/mem"},
 
-	"index": {"packfile/...", "packfile", "providers/objectstore"},
+	"index":         {"index/localdb", "packfile/...", "packfile", "providers/objectstore"},
+	"index/localdb": {},
 
 	// The steps of a snapshot, in their order.
 	"engine/manifest":            {"packfile/blob", "packfile/wire"},
 	"engine/chunk":               {"packfile/blob"},
 	"engine/workspace/ignore":    {},
-	"engine/workspace/statcache": {"packfile/blob", "packfile/wire", "engine/manifest"},
+	"engine/workspace/statcache": {"index/localdb", "packfile/blob", "packfile/wire", "engine/manifest"},
 	"engine/workspace":           {"packfile/blob", "engine/manifest", "engine/chunk", "engine/workspace/ignore", "engine/workspace/statcache"},
 	"engine/ingest":              {"packfile", "packfile/blob", "packfile/seal", "index", "providers/objectstore"},
 	"engine/commit":              {"packfile", "packfile/blob", "packfile/seal", "packfile/wire", "index", "engine/manifest", "providers/objectstore"},

@@ -15,6 +15,9 @@ func (c *checker) findAffected(ctx context.Context) error {
 	if len(c.losses) == 0 {
 		return nil
 	}
+	if err := c.dropForgotten(ctx); err != nil {
+		return err
+	}
 	a := affected{checker: c, clean: map[blob.ID]bool{}}
 	for _, s := range c.snapshots {
 		a.snapshot = s.id

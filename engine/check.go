@@ -48,7 +48,8 @@ type Problem struct {
 	What     What
 	Err      error
 	Harmless bool // it costs space or time, and loses nothing
-	// Affected are the paths that cannot be restored because of it; at most
+	// Affected are the paths that cannot be restored because of it, "" for a
+	// whole snapshot; at most
 	// maxAffected, more are in MoreAffected.
 	Affected     []AffectedPath
 	MoreAffected uint64
@@ -73,7 +74,10 @@ type AffectedPath struct {
 const maxAffected = 1000
 
 // Check verifies the repository. ErrDamaged with a report if it found anything
-// that is not harmless. Memory grows with the number of packs (about 200 bytes
+// that is not harmless. Packs that are gone or damaged are marked in the
+// repository: the next snapshot of a workspace stores again what they held of it,
+// and heals older snapshots with the same content. A mark is taken away by a check
+// that finds the pack whole. Memory grows with the number of packs (about 200 bytes
 // each) and of distinct tree blobs (about 50 bytes each).
 func (r *Repository) Check(ctx context.Context, opts CheckOptions) (*CheckReport, error) {
 	start := time.Now()

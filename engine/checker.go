@@ -35,16 +35,24 @@ type checker struct {
 
 	listed    map[packfile.Name]int64 // packs in the store, and their sizes
 	snapshots []checkedSnapshot
+	dead      index.PackSet // what collections have condemned
+	marked    index.PackSet // what earlier checks found damaged
+	whole     index.PackSet // packs that were read and are what they should be
+	suspect   index.PackSet // packs of the wrong size
 	// bad are the packs that cannot be relied on, and why: the problem gets
 	// the affected paths. In a pack of damage only those frames are bad.
 	bad    map[packfile.Name]*Problem
 	damage map[packfile.Name]map[uint32]bool // offsets of damaged frames
+	// needed are the problems of packs from which a live blob can still be
+	// read, and from no good one.
+	needed map[*Problem]bool
 	// losses are the blobs without a good copy.
 	losses map[blob.ID]*Problem
 	reader *index.Reader
 }
 
 type checkedSnapshot struct {
+	ref    commit.Ref
 	id     ID
 	record commit.Record
 }
@@ -53,12 +61,13 @@ func newChecker(r *Repository, opts CheckOptions, db *index.DB, l *locator) *che
 	return &checker{
 		r: r, opts: opts, db: db,
 		fetch:  fetch.New(fetch.Config{Store: r.store, Sealer: r.sealer, Namer: r.namer, Locator: l}),
-		listed: map[packfile.Name]int64{}, bad: map[packfile.Name]*Problem{},
-		damage: map[packfile.Name]map[uint32]bool{}, losses: map[blob.ID]*Problem{},
+		listed: map[packfile.Name]int64{}, bad: map[packfile.Name]*Problem{}, whole: index.PackSet{}, suspect: index.PackSet{},
+		damage: map[packfile.Name]map[uint32]bool{}, needed: map[*Problem]bool{}, losses: map[blob.ID]*Problem{},
 	}
 }
 
 func (c *checker) finish() *CheckReport {
+	c.judgePacks()
 	slices.SortStableFunc(c.problems, func(a, b *Problem) int {
 		if a.Harmless != b.Harmless {
 			return map[bool]int{false: -1, true: 1}[a.Harmless]
@@ -71,15 +80,17 @@ func (c *checker) finish() *CheckReport {
 	return &c.report
 }
 
-// run goes from the outside in: objects, packs, snapshots, trees; then it asks
-// whom the losses affect.
+// run goes from the outside in: snapshots, index, packs, trees; then it asks whom
+// the losses affect. The snapshots come first: what they need was indexed before
+// they were published, so a snapshot that appears meanwhile is not taken for one
+// that lacks something.
 func (c *checker) run(ctx context.Context) error {
 	for _, step := range []struct {
 		phase string
 		do    func(context.Context) error
 	}{
-		{"keys", c.checkKeys}, {"index", c.checkIndex}, {"packs", c.checkPacks}, {"data", c.readPacks},
-		{"protocol", c.checkProtocol}, {"snapshots", c.checkSnapshots}, {"trees", c.checkTrees}, {"affected", c.findAffected},
+		{"keys", c.checkKeys}, {"snapshots", c.checkSnapshots}, {"protocol", c.checkProtocol}, {"index", c.checkIndex},
+		{"packs", c.checkPacks}, {"data", c.readPacks}, {"trees", c.checkTrees}, {"affected", c.findAffected}, {"marks", c.markPacks},
 	} {
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.phase, err)
@@ -92,6 +103,11 @@ func (c *checker) run(ctx context.Context) error {
 func (c *checker) found(object string, what What, err error) *Problem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.record(object, what, err)
+}
+
+// record is found for who holds mu.
+func (c *checker) record(object string, what What, err error) *Problem {
 	p := &Problem{Object: object, What: what, Err: err}
 	c.problems = append(c.problems, p)
 	return p
@@ -116,21 +132,14 @@ func (c *checker) checkKeys(ctx context.Context) error {
 	if err == nil {
 		_, err = config.Open(object, c.r.sealer)
 	}
+	if errors.Is(err, config.ErrNotConfig) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	if err := c.foundIf(config.Object, err); err != nil {
 		return err
 	}
-	_, err = keyring.List(ctx, c.r.store, c.r.config.Repository)
-	return c.foundAll("keys", err)
-}
-
-// foundAll records each of several joined errors.
-func (c *checker) foundAll(object string, err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return c.foundIf(object, err)
-	}
-	for _, err := range joined.Unwrap() {
-		if err := c.foundIf(object, err); err != nil {
+	for key, err := range keyring.Verify(ctx, c.r.store) {
+		if err := c.foundIf(key, err); err != nil {
 			return err
 		}
 	}
@@ -160,6 +169,9 @@ func (c *checker) checkIndex(ctx context.Context) error {
 
 // checkPacks compares the packs of the index with those in the store.
 func (c *checker) checkPacks(ctx context.Context) error {
+	if err := c.readMarks(ctx); err != nil {
+		return err
+	}
 	for info, err := range c.r.store.List(ctx, packPrefix, "") {
 		if err != nil {
 			return err
@@ -182,10 +194,31 @@ func (c *checker) checkPacks(ctx context.Context) error {
 	c.report.Packs = uint64(len(indexed))
 	for _, name := range slices.SortedFunc(maps.Keys(c.listed), packfile.Name.Compare) {
 		if !indexed.Has(name) {
-			c.found(packKey(name), Unindexed, errors.New("no index segment names it: an interrupted session left it, or `snapctl repair index` is needed")).Harmless = true
+			if err := c.addUnindexed(ctx, name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// addUnindexed adds a pack that no segment names to the private index of this
+// check, so that what only it holds is known to be there, and whom it concerns.
+func (c *checker) addUnindexed(ctx context.Context, name packfile.Name) error {
+	p := c.found(packKey(name), Unindexed, errors.New("no index segment names it: an interrupted session left it, or `snapctl repair index` is needed"))
+	c.bad[name] = p
+	pack, err := packfile.ReadFooter(c.r.sealer, name, c.listed[name], func(offset, length int64) ([]byte, error) {
+		return objectstore.ReadRange(ctx, c.r.store, packKey(name), offset, length)
+	})
+	switch what, ok := lost(err); {
+	case err == nil:
+		return c.db.AddPacks(ctx, pack)
+	case !ok:
+		return err
+	default:
+		p.What, p.Err = what, errors.Join(p.Err, err)
+		return nil
+	}
 }
 
 func (c *checker) checkPack(pack index.PackInfo) {
@@ -194,34 +227,36 @@ func (c *checker) checkPack(pack index.PackInfo) {
 	case !ok:
 		c.bad[pack.Name] = c.found(packKey(pack.Name), Missing, objectstore.ErrNotExist)
 	case size != pack.Size:
+		c.suspect[pack.Name] = struct{}{}
 		c.bad[pack.Name] = c.found(packKey(pack.Name), Damaged, fmt.Errorf("%w: %d bytes long, the index says %d", ErrDamaged, size, pack.Size))
 	}
 }
 
-// readPacks reads and verifies the chosen share of the packs. Memory: one pack
-// and its content a worker.
+// readPacks reads and verifies the chosen share of the packs, and always those
+// that are damaged as far as is known: only their bytes tell what they have lost.
+// Memory: one pack and its content a worker.
 func (c *checker) readPacks(ctx context.Context) error {
-	if c.opts.ReadData <= 0 {
-		return nil
-	}
 	names := slices.SortedFunc(maps.Keys(c.listed), packfile.Name.Compare)
-	if c.opts.ReadData < 1 {
+	if share := max(c.opts.ReadData, 0); share < 1 {
 		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		names = names[:int(float64(len(names))*c.opts.ReadData+0.999)]
+		doubtful := moveToFront(names, func(name packfile.Name) bool { return c.marked.Has(name) || c.suspect.Has(name) })
+		names = names[:max(int(float64(len(names))*share+0.999), doubtful)]
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(min(runtime.GOMAXPROCS(0), 4))
 	for _, name := range names {
-		if c.bad[name] != nil {
-			continue
-		}
 		group.Go(func() error { return c.readPack(ctx, name) })
 	}
 	return group.Wait()
 }
 
 func (c *checker) readPack(ctx context.Context, name packfile.Name) error {
-	object, err := objectstore.ReadRange(ctx, c.r.store, packKey(name), 0, c.listed[name])
+	size := c.listed[name]
+	if size > packfile.MaxSize {
+		c.damaged(name, fmt.Errorf("%w: %d bytes long", ErrDamaged, size), nil)
+		return nil
+	}
+	object, err := objectstore.ReadAll(ctx, c.r.store, packKey(name), size)
 	if errors.Is(err, objectstore.ErrNotExist) {
 		return nil // deleted by a collection since the listing
 	}
@@ -236,14 +271,45 @@ func (c *checker) readPack(ctx context.Context, name packfile.Name) error {
 	pack, err := packfile.ReadFooter(c.r.sealer, name, int64(len(object)), func(offset, length int64) ([]byte, error) {
 		return slices.Clone(object[offset : offset+length]), nil
 	})
-	if err != nil { // without a footer the index still knows the frames, but nothing vouches for them
-		c.damaged(name, errors.Join(wrong, err), nil)
-		return nil
+	if err != nil {
+		return c.readWithoutFooter(ctx, name, object, errors.Join(wrong, err))
 	}
 	frames, err := c.readFrames(pack, object)
 	if err := errors.Join(wrong, err); err != nil {
 		c.damaged(name, err, frames)
+		return ctx.Err()
 	}
+	c.mu.Lock()
+	c.whole[name] = struct{}{}
+	c.mu.Unlock()
+	return ctx.Err()
+}
+
+// readWithoutFooter finds the damaged frames of a pack whose footer cannot be used.
+// The index knows where they are, and the seal of each vouches for its content.
+func (c *checker) readWithoutFooter(ctx context.Context, name packfile.Name, object []byte, why error) error {
+	pack, known, err := c.db.Pack(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !known { // then nothing of it can be found
+		c.damaged(name, why, nil)
+		return nil
+	}
+	damaged := map[uint32]bool{}
+	var content []byte
+	for _, f := range pack.Frames {
+		end := int64(f.Offset) + int64(f.Length)
+		if end > int64(len(object)) {
+			damaged[f.Offset] = true
+			continue
+		}
+		frame := packfile.Frame{Kind: f.Kind, Offset: f.Offset, Length: f.Length, Blobs: []packfile.Blob{{Length: f.Content}}}
+		if content, err = frame.Open(content[:0], c.r.sealer, object[f.Offset:end]); err != nil {
+			damaged[f.Offset] = true
+		}
+	}
+	c.damaged(name, why, damaged)
 	return ctx.Err()
 }
 
@@ -269,11 +335,18 @@ func (c *checker) readFrames(pack packfile.Pack, object []byte) (map[uint32]bool
 // damaged records a damaged pack. With frames, only those are bad: a flipped bit
 // elsewhere in the pack loses no blob.
 func (c *checker) damaged(name packfile.Name, err error, frames map[uint32]bool) {
-	p := c.found(packKey(name), Damaged, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.bad[name] = p
-	if frames != nil {
+	p := c.bad[name]
+	if p == nil {
+		p = c.record(packKey(name), Damaged, err)
+		c.bad[name] = p
+	} else {
+		p.Err = errors.Join(p.Err, err)
+	}
+	unindexed := p.What == Unindexed // then all that it holds waits for a repair
+	p.What = Damaged
+	if frames != nil && !unindexed {
 		c.damage[name] = frames
 	}
 }
@@ -298,12 +371,7 @@ func (c *checker) checkSnapshots(ctx context.Context) error {
 			continue
 		}
 		c.report.Snapshots++
-		c.snapshots = append(c.snapshots, checkedSnapshot{id: ref.ID, record: record})
-		if _, err := commit.Labels(ctx, c.r.protocol(), ref.ID, record.Manifest); err != nil {
-			if err := c.foundIf("labels/"+ref.ID.String(), err); err != nil {
-				return err
-			}
-		}
+		c.snapshots = append(c.snapshots, checkedSnapshot{ref: ref, id: ref.ID, record: record})
 	}
 	return nil
 }
@@ -346,14 +414,22 @@ func (c *checker) lookUp(kind blob.Kind, id blob.ID) error {
 	if err != nil {
 		return err
 	}
-	var culprit *Problem
+	var culprit, fragile *Problem
 	for _, at := range copies {
 		problem := c.bad[at.Pack]
 		frames, partly := c.damage[at.Pack]
-		if problem == nil || partly && !frames[at.FrameOffset] {
+		switch {
+		case problem == nil:
 			return nil
+		case partly && !frames[at.FrameOffset]:
+			fragile = problem
+		default:
+			culprit = problem
 		}
-		culprit = problem
+	}
+	if fragile != nil {
+		c.needed[fragile] = true
+		return nil
 	}
 	c.lose(id, culprit, kind, fetch.ErrNotIndexed)
 	return nil

@@ -205,7 +205,7 @@ func (r *Repository) Fork(ctx context.Context, origin ID, opts ForkOptions) (Inf
 }
 
 func (r *Repository) fork(ctx context.Context, origin ID, opts ForkOptions) (Info, error) {
-	view, err := commit.ReadView(ctx, r.protocol(), commit.View{}) // W1
+	view, err := r.readView(ctx) // W1
 	if err != nil {
 		return Info{}, err
 	}
@@ -221,6 +221,9 @@ func (r *Repository) fork(ctx context.Context, origin ID, opts ForkOptions) (Inf
 	m.Parent, m.Labels, m.Time, m.Tool = origin, labels, r.now(m.Time), r.opts.Tool
 	if opts.Source != "" {
 		m.Source = opts.Source
+	}
+	if err := m.Check(); err != nil {
+		return Info{}, err
 	}
 	fork := commit.Record{Manifest: &m, Packs: record.Packs}
 	// The origin may be forgotten and collected meanwhile: W5 notices, since
@@ -242,7 +245,7 @@ func (r *Repository) fork(ctx context.Context, origin ID, opts ForkOptions) (Inf
 func (r *Repository) settleOld(ctx context.Context, view commit.View, record commit.Record) (commit.View, commit.Record, error) {
 	for _, name := range record.Packs {
 		if view.Dead.Has(name) {
-			packs, err := r.rescuer().Rescue(ctx, record, view.Dead)
+			packs, err := r.rescuer().Rescue(ctx, record, view.Avoid())
 			record.Packs = packs
 			return view, record, err
 		}

@@ -13,8 +13,8 @@ import (
 // ID names a snapshot.
 type ID = blob.ID
 
-// Credentials open a repository. The zero value opens only a repository without
-// encryption.
+// Credentials open a repository. The zero value opens none: one without
+// encryption needs Insecure, so that it cannot take the place of another.
 type Credentials = keyring.Credentials
 
 // OpenOptions say how to open a repository.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/snapctl/snapctl/engine/commit"
@@ -69,10 +70,16 @@ func initialize(ctx context.Context, store objectstore.Store, opts InitOptions) 
 		return nil, err
 	}
 	_, err = store.Put(ctx, config.Object, bytes.NewReader(object), objectstore.PutOptions{IfAbsent: true})
-	if errors.Is(err, objectstore.ErrExist) {
-		return nil, ErrExists
+	if errors.Is(err, objectstore.ErrExist) { // perhaps by our own put, whose answer was lost
+		var stored []byte
+		if stored, err = objectstore.ReadAll(ctx, store, config.Object, config.MaxSize); err == nil && !bytes.Equal(stored, object) {
+			err = ErrExists
+		}
 	}
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Open opens the repository in a store. ErrNoRepository if there is none,
@@ -189,12 +196,31 @@ func (r *Repository) openIndex() (*index.DB, error) {
 func (r *Repository) openPrivateIndex() (*index.DB, error) {
 	parent := filepath.Join(r.state, "private")
 	if r.state == "" {
-		parent = "/tmp"
+		parent = fmt.Sprintf("/tmp/snapctl-%d", os.Geteuid())
 	}
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, fmt.Errorf("local state: %w", err)
 	}
+	if r.state == "" {
+		if err := checkPrivate(parent); err != nil {
+			return nil, fmt.Errorf("local state: %w", err)
+		}
+	}
 	return index.OpenPrivate(parent, r.ID(), index.Options{})
+}
+
+// checkPrivate refuses a directory that others can enter, or made: below /tmp
+// anybody may have been first.
+func checkPrivate(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || ok && int(stat.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s is not a directory that only this user can enter", dir)
+	}
+	return nil
 }
 
 func (r *Repository) openSharedIndex() (*index.DB, error) {

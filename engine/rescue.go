@@ -18,12 +18,12 @@ func (r *Repository) rescuer() commit.Rescuer { return rescuer{r} }
 type rescuer struct{ r *Repository }
 
 // Rescue implements commit.Rescuer.
-func (s rescuer) Rescue(ctx context.Context, record commit.Record, dead index.PackSet) ([]packfile.Name, error) {
+func (s rescuer) Rescue(ctx context.Context, record commit.Record, avoid index.PackSet) ([]packfile.Name, error) {
 	db, err := s.r.index(ctx)
 	if err != nil {
 		return nil, err
 	}
-	session := s.r.session(ctx, db, dead)
+	session := s.r.session(ctx, db, avoid)
 	defer session.Close()
 	if err := s.copy(ctx, session.Writer(), record); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s rescuer) Rescue(ctx context.Context, record commit.Record, dead index.Pa
 	return packsOf(result), nil
 }
 
-// copy puts every blob of the record that has no copy outside the dead packs.
+// copy puts every blob of the record that has no copy outside the packs to avoid.
 func (s rescuer) copy(ctx context.Context, w *ingest.Writer, record commit.Record) error {
 	visit := func(kind blob.Kind, id blob.ID) error {
 		ok, err := w.Has(ctx, id)

@@ -43,7 +43,7 @@ func (r *Repository) Snapshot(ctx context.Context, opts SnapshotOptions) (*Snaps
 // snapshot is one attempt: the publish protocol (see package commit) around the
 // walk.
 func (r *Repository) snapshot(ctx context.Context, opts SnapshotOptions) (result *SnapshotResult, err error) {
-	view, err := commit.ReadView(ctx, r.protocol(), commit.View{}) // W1
+	view, err := r.readView(ctx) // W1
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +59,17 @@ func (r *Repository) snapshot(ctx context.Context, opts SnapshotOptions) (result
 	if opts.DryRun {
 		return r.rehearse(ctx, db, src)
 	}
-	session := r.session(ctx, db, view.Dead) // W2
+	if err := r.dropLost(ctx, db); err != nil {
+		return nil, err
+	}
+	session := r.session(ctx, db, view.Avoid()) // W2
 	defer func() { err = errors.Join(err, session.Close()) }()
 	tree, err := r.walk(ctx, src, session)
 	if err != nil {
 		return nil, err
 	}
-	if opts.SkipUnchanged && src.parent.unchanged(tree) {
+	// New blobs although nothing changed: the parent has lost them.
+	if opts.SkipUnchanged && src.parent.unchanged(tree) && session.Stats().NewBlobs == 0 {
 		return src.skipped(tree), nil
 	}
 	written, err := r.finish(ctx, db, session) // W3
@@ -116,15 +120,15 @@ func (r *Repository) record(ctx context.Context, db *index.DB, src *source, tree
 		return record, src.parent.exact, nil
 	}
 	if src.parent.base {
-		record.Packs, err = r.countPacks(ctx, db, record, view.Dead)
+		record.Packs, err = r.countPacks(ctx, db, record, view.Avoid())
 	}
 	return record, len(record.Packs), err
 }
 
 // countPacks looks every blob of a snapshot up and returns the packs that hold
 // them.
-func (r *Repository) countPacks(ctx context.Context, db *index.DB, record commit.Record, dead index.PackSet) (packs []packfile.Name, err error) {
-	reader := db.NewReader(dead)
+func (r *Repository) countPacks(ctx context.Context, db *index.DB, record commit.Record, avoid index.PackSet) (packs []packfile.Name, err error) {
+	reader := db.NewReader(avoid)
 	defer func() { err = errors.Join(err, reader.Close()) }()
 	used := index.PackSet{}
 	visit := func(kind blob.Kind, id blob.ID) error {

@@ -35,8 +35,8 @@ type parent struct {
 	id     ID
 	record commit.Record
 	// base says that the parent is the base of the stat cache, is still
-	// published, and has no pack in a dead list: then what the cache says of it
-	// need not be confirmed blob by blob.
+	// published, and that each of its packs is indexed and neither dead nor
+	// damaged: then what the cache says of it need not be confirmed blob by blob.
 	base  bool
 	exact int // packs of the record when they were last counted exactly
 }
@@ -139,8 +139,10 @@ func (r *Repository) baseOf(ctx context.Context, src *source, view commit.View) 
 		return parent{}, err
 	}
 	p := parent{id: base.Snapshot, record: note.record, exact: note.exact}
-	p.base = !slices.ContainsFunc(note.record.Packs, view.Dead.Has)
-	return p, nil
+	if p.base = !slices.ContainsFunc(note.record.Packs, view.Avoid().Has); p.base {
+		p.base, err = r.knowsAll(ctx, note.record.Packs)
+	}
+	return p, err
 }
 
 // walkOptions say how to read the source.
@@ -184,7 +186,7 @@ func (r *Repository) manifest(src *source, tree workspace.Result) (*manifest.Man
 		before = src.parent.record.Manifest.Time
 	}
 	m.Time = r.now(before)
-	return m, nil
+	return m, m.Check()
 }
 
 // remember makes the published snapshot the base of the source's stat cache.

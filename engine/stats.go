@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/index"
+	"github.com/snapctl/snapctl/packfile"
 )
 
 // Stats is the size of a repository.
@@ -75,8 +78,11 @@ func (r *Repository) indexStats(ctx context.Context, s *Stats) error {
 
 // RepairIndexResult is what RepairIndex did.
 type RepairIndexResult struct {
-	Packs, Blobs, Segments uint64    // found and written
-	Damaged                []Problem // packs whose footers cannot be read; they are in no segment
+	Packs, Blobs, Segments uint64 // found and written
+	// Damaged are the packs whose footers cannot be read. They are marked, so
+	// that the next snapshot stores their content again, and described as an old
+	// segment did, if one does: what is whole in them can still be restored.
+	Damaged []Problem
 }
 
 // RepairIndex makes the index anew from the footers of the packs alone. New
@@ -93,7 +99,13 @@ func (r *Repository) repairIndex(ctx context.Context) (*RepairIndexResult, error
 	}
 	result := &RepairIndexResult{Packs: uint64(stats.Packs), Blobs: uint64(stats.Blobs), Segments: uint64(len(stats.Written))}
 	for _, err := range stats.Unreadable {
-		result.Damaged = append(result.Damaged, unreadablePack(err))
+		p := unreadablePack(err)
+		result.Damaged = append(result.Damaged, p)
+		if name, err := packfile.ParseName(strings.TrimPrefix(p.Object, packPrefix)); err == nil {
+			if err := commit.MarkDamaged(ctx, r.protocol(), name); err != nil {
+				return result, err
+			}
+		}
 	}
 	if len(result.Damaged) > 0 {
 		return result, fmt.Errorf("%d packs: %w", len(result.Damaged), ErrDamaged)

@@ -35,7 +35,7 @@ func (db *DB) update(ctx context.Context, fn func(c *change) error) error {
 	if db.closed {
 		return pebble.ErrClosed
 	}
-	return db.failed.catch(func() error {
+	return db.failed.Catch(func() error {
 		c := &change{db: db, batch: db.pebble.NewBatch(), state: db.state}
 		err := fn(c)
 		if err == nil {
@@ -51,7 +51,7 @@ func (c *change) commit() error {
 	}
 	err := c.db.packs.change(c.touched, func() error { return c.batch.Commit(c.db.sync) })
 	if err == nil {
-		err = c.db.failed.err() // Pebble reports some commit errors to its logger alone
+		err = c.db.failed.Err() // Pebble reports some commit errors to its logger alone
 	}
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/snapctl/snapctl/index/localdb"
 	"os"
 	"path/filepath"
 	"sync"
@@ -31,13 +32,13 @@ type Stats struct {
 type DB struct {
 	dir    string
 	disk   vfs.FS
-	fs     *stopFS // disk, until something fails
+	fs     *localdb.FS // disk, until something fails
 	pebble *pebble.DB
 	opts   *pebble.Options
 	limits loadLimits
 	sync   *pebble.WriteOptions // how commits are made durable
 	unlock func() error
-	failed *failure
+	failed *localdb.Failure
 	packs  packCache
 	stats  atomic.Pointer[state]
 
@@ -87,8 +88,8 @@ func open(fs vfs.FS, dir, repositoryID string, opts *pebble.Options) (*DB, error
 }
 
 func openOnce(fs vfs.FS, dir, repositoryID string, opts *pebble.Options) (*DB, error) {
-	failed := newFailure()
-	db := &DB{dir: dir, disk: fs, fs: &stopFS{fs, failed}, failed: failed, limits: defaultLimits, sync: pebble.Sync,
+	failed := localdb.NewFailure()
+	db := &DB{dir: dir, disk: fs, fs: localdb.NewFS(fs, failed), failed: failed, limits: defaultLimits, sync: pebble.Sync,
 		unlock: func() error { return nil }, syncing: make(chan struct{}, 1)}
 	if opts.DisableWAL {
 		db.sync = pebble.NoSync
@@ -96,10 +97,10 @@ func openOnce(fs vfs.FS, dir, repositoryID string, opts *pebble.Options) (*DB, e
 	db.packs.init()
 	tuned := *opts
 	tuned.FS, tuned.Logger = db.fs, db.failed
-	tuned.EventListener = &pebble.EventListener{BackgroundError: db.failed.background, DataCorruption: db.failed.corruption}
+	tuned.EventListener = db.failed.Listener()
 	tuned.EnsureDefaults()
 	db.opts = &tuned
-	err := db.failed.catch(func() (err error) {
+	err := db.failed.Catch(func() (err error) {
 		if err = db.fs.RemoveAll(db.loadDir()); err != nil {
 			return err
 		}
@@ -188,13 +189,13 @@ func (db *DB) Close() error {
 // files is discarded.
 func (db *DB) shut() error {
 	var err error
-	if db.pebble != nil && !db.failed.has(panicked) {
-		err = db.failed.guard(db.pebble.Close)
+	if db.pebble != nil && !db.failed.Panicked() {
+		err = db.failed.Guard(db.pebble.Close)
 	}
-	if db.failed.has(panicked) {
-		return db.failed.err()
+	if db.failed.Panicked() {
+		return db.failed.Err()
 	}
-	if db.failed.has(damaged) {
+	if db.failed.Damaged() {
 		err = errors.Join(err, db.disk.RemoveAll(db.dir))
 	}
 	return errors.Join(err, db.unlock())
@@ -211,7 +212,7 @@ func (db *DB) loadDir() string { return db.fs.PathJoin(db.fs.PathDir(db.dir), "l
 
 // get returns a copy of a record, nil if there is none.
 func (db *DB) get(key []byte) (value []byte, err error) {
-	err = db.failed.catch(func() error {
+	err = db.failed.Catch(func() error {
 		v, closer, err := db.pebble.Get(key)
 		if err == pebble.ErrNotFound {
 			return nil

@@ -2,6 +2,7 @@ package index
 
 import (
 	"errors"
+	"github.com/snapctl/snapctl/index/localdb"
 	"os"
 	"path/filepath"
 	"testing"
@@ -99,7 +100,7 @@ func TestOpenDiscards(t *testing.T) {
 // deletes it.
 func setRecord(t *testing.T, dir string, key, value []byte) {
 	o := tune(Options{})
-	o.Logger = newFailure()
+	o.Logger = localdb.NewFailure()
 	db, err := pebble.Open(filepath.Join(dir, "db"), o)
 	check(t, err)
 	if value == nil {

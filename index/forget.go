@@ -135,7 +135,7 @@ func (db *DB) purge(ctx context.Context) error {
 		return err
 	}
 	defer db.release()
-	return db.failed.catch(func() error {
+	return db.failed.Catch(func() error {
 		view := db.pebble.NewSnapshot()
 		defer view.Close()
 		return db.purgeView(ctx, view, s.next)

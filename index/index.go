@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/snapctl/snapctl/index/localdb"
 	"github.com/snapctl/snapctl/packfile"
 	"github.com/snapctl/snapctl/packfile/blob"
 	"github.com/snapctl/snapctl/packfile/seal"
@@ -38,7 +39,7 @@ var (
 	ErrChanging = errors.New("index was changed again and again while it was read")
 	// ErrFailed says that the local database met an error that it cannot go
 	// on after. It has to be closed; opened again, it repairs itself.
-	ErrFailed = errors.New("local index failed")
+	ErrFailed = localdb.ErrFailed
 )
 
 // Error says which operation failed, on what, and why.

@@ -30,7 +30,7 @@ func (db *DB) ingestTables(ctx context.Context, paths []string) error {
 	if db.closed {
 		return pebble.ErrClosed
 	}
-	return db.failed.catch(func() error {
+	return db.failed.Catch(func() error {
 		flushed, err := db.pebble.AsyncFlush()
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ func (db *DB) ingestTables(ctx context.Context, paths []string) error {
 		select {
 		case <-flushed:
 			return db.pebble.Ingest(ctx, paths)
-		case <-db.failed.happened:
+		case <-db.failed.Happened():
 			return nil // catch returns the error
 		}
 	})

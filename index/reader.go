@@ -150,7 +150,7 @@ func (r *Reader) refresh() error {
 	if err := r.drop(); err != nil {
 		return fmt.Errorf("read index: %w", err)
 	}
-	return r.db.failed.catch(func() (err error) {
+	return r.db.failed.Catch(func() (err error) {
 		r.iter, err = r.db.pebble.NewIter(&pebble.IterOptions{
 			LowerBound: []byte{tagBlob}, UpperBound: []byte{tagBlob + 1}, UseL6Filters: true})
 		r.epoch = epoch

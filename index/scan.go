@@ -32,7 +32,7 @@ func (db *DB) scan(ctx context.Context, tag byte, fn func(key, value []byte) err
 		return err
 	}
 	defer db.release()
-	return db.failed.catch(func() error { return scan(ctx, db.pebble, tag, fn) })
+	return db.failed.Catch(func() error { return scan(ctx, db.pebble, tag, fn) })
 }
 
 func scan(ctx context.Context, r pebble.Reader, tag byte, fn func(key, value []byte) error) error {

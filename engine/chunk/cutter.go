@@ -1,11 +1,6 @@
 package chunk
 
-import (
-	"errors"
-	"io"
-
-	"github.com/restic/chunker"
-)
+import "io"
 
 // Piece is a part of a file: a hole if Data is nil, else a chunk.
 type Piece struct {
@@ -13,27 +8,27 @@ type Piece struct {
 	Data   []byte
 }
 
-// Cutter cuts one file after the other. It needs about 1.5 MiB with the default
-// parameters and belongs to one goroutine.
+// Cutter cuts one file after the other. It needs about 0.6 MiB and belongs to
+// one goroutine.
 type Cutter struct {
 	params  Params
+	rabin   *rabin
 	scan    scanner
 	peeked  segment // not consumed yet
 	peekErr error
-	head    []byte // the first Min bytes of a run, on their way into rabin
-	rabin   *chunker.Chunker
-	running bool // rabin is inside of a run
+	running bool   // inside of a run of data
+	carry   []byte // of the run, read and behind the last cut
 }
 
 // NewCutter returns a Cutter without a file. The parameters must pass Check.
-func NewCutter(p Params) *Cutter { return &Cutter{params: p} }
+func NewCutter(p Params) *Cutter { return &Cutter{params: p, rabin: newRabin(p)} }
 
 // Reset turns to a file of size bytes. Not more than size bytes are read,
 // however much src holds; if src ends earlier, so do the pieces.
 func (c *Cutter) Reset(src Source, size int64) {
 	c.scan.reset(src, size)
 	c.peeked, c.peekErr = segment{}, nil
-	c.head = c.head[:0]
+	c.carry = c.carry[:0]
 	c.running = false
 }
 
@@ -48,10 +43,10 @@ func (c *Cutter) Next(buf []byte) (Piece, error) {
 	if cap(buf) < c.params.Max {
 		buf = make([]byte, c.params.Max)
 	}
+	buf = buf[:c.params.Max]
 	if c.running {
-		piece, err := c.cut(buf)
-		if !errors.Is(err, io.EOF) {
-			return piece, err
+		if data, err := c.cut(buf); len(data) > 0 || err != nil {
+			return Piece{Length: int64(len(data)), Data: data}, err
 		}
 		c.running = false
 	}
@@ -64,7 +59,8 @@ func (c *Cutter) Next(buf []byte) (Piece, error) {
 	case len(seg.data) == 0:
 		return Piece{}, io.EOF
 	}
-	return c.startRun(buf)
+	c.running = true
+	return c.Next(buf)
 }
 
 // hole joins the zeros up to the next data.
@@ -83,42 +79,56 @@ func (c *Cutter) hole() (Piece, error) {
 	}
 }
 
-// startRun returns the first chunk of a run of data: all of it, if the run is
-// not longer than Min, without any fingerprints.
-func (c *Cutter) startRun(buf []byte) (Piece, error) {
-	n, err := io.ReadFull(run{c}, buf[:c.params.Min])
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return Piece{}, err
+// readAhead is how much of a run is read at once behind Min. What lies behind
+// the cut is copied to the next chunk's buffer.
+const readAhead = 64 << 10
+
+// cut returns the next chunk of the run of data, in buf; it is empty at the end
+// of the run. The fingerprint of a run shorter than Min is never computed.
+func (c *Cutter) cut(buf []byte) ([]byte, error) {
+	low, high := c.params.Min, c.params.Max
+	n := copy(buf[:high], c.carry)
+	c.carry = c.carry[:0]
+	for more := true; ; {
+		if n < low && more {
+			var err error
+			if n, more, err = c.fill(buf, n, low); err != nil {
+				return nil, err
+			}
+		}
+		if n >= low {
+			if end := c.rabin.find(buf, low, n); end > 0 {
+				c.carry = append(c.carry, buf[end:n]...)
+				return buf[:end], nil
+			}
+			low = n + 1
+		}
+		if n == high || !more {
+			return buf[:n], nil
+		}
+		var err error
+		if n, more, err = c.fill(buf, n, min(high, n+readAhead)); err != nil {
+			return nil, err
+		}
 	}
-	seg, err := c.peek()
-	if err != nil {
-		return Piece{}, err
-	}
-	if len(seg.data) == 0 {
-		return Piece{Length: int64(n), Data: buf[:n]}, nil
-	}
-	c.head = append(c.head[:0], buf[:n]...)
-	c.resetRabin()
-	c.running = true
-	return c.cut(buf)
 }
 
-func (c *Cutter) resetRabin() {
-	pol, low, high := chunker.Pol(c.params.Polynomial), uint(c.params.Min), uint(c.params.Max)
-	if c.rabin == nil {
-		c.rabin = chunker.NewWithBoundaries(run{c}, pol, low, high)
-	} else {
-		c.rabin.ResetWithBoundaries(run{c}, pol, low, high)
+// fill reads on in the run until buf holds want bytes instead of n; more is
+// false if the run ends before.
+func (c *Cutter) fill(buf []byte, n, want int) (filled int, more bool, err error) {
+	for n < want {
+		seg, err := c.peek()
+		if err != nil {
+			return n, false, err
+		}
+		if len(seg.data) == 0 {
+			return n, false, nil
+		}
+		k := copy(buf[n:want], seg.data)
+		c.peeked.data = seg.data[k:]
+		n += k
 	}
-	c.rabin.SetAverageBits(c.params.AvgBits)
-}
-
-func (c *Cutter) cut(buf []byte) (Piece, error) {
-	chunk, err := c.rabin.Next(buf)
-	if err != nil {
-		return Piece{}, err
-	}
-	return Piece{Length: int64(chunk.Length), Data: chunk.Data}, nil
+	return n, true, nil
 }
 
 // peek returns the segment that comes next without consuming it.
@@ -127,26 +137,4 @@ func (c *Cutter) peek() (segment, error) {
 		c.peeked, c.peekErr = c.scan.next()
 	}
 	return c.peeked, c.peekErr
-}
-
-// run reads the data up to the next hole.
-type run struct{ c *Cutter }
-
-func (r run) Read(p []byte) (int, error) {
-	c := r.c
-	if len(c.head) > 0 {
-		n := copy(p, c.head)
-		c.head = c.head[n:]
-		return n, nil
-	}
-	seg, err := c.peek()
-	if err != nil {
-		return 0, err
-	}
-	if len(seg.data) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, seg.data)
-	c.peeked.data = seg.data[n:]
-	return n, nil
 }

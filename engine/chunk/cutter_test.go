@@ -204,6 +204,35 @@ func writeSparse(t fataler, dir string, b []byte, grain int) *os.File {
 	return f
 }
 
+// Where restic/chunker cuts, this package does, with the default parameters and
+// in data of all sorts.
+func TestCutsAreThoseOfRestic(t *testing.T) {
+	noise := rand.New(rand.NewPCG(5, 6))
+	b := make([]byte, 24<<20)
+	for i := range b {
+		switch mib := i >> 20; {
+		case mib < 9: // nowhere cut but at the longest chunks
+			b[i] = 1
+		case mib%3 == 0: // noise
+			b[i] = byte(noise.Uint32())
+		case mib%3 == 1: // text of few letters
+			b[i] = "abc\n"[noise.IntN(4)]
+		default: // short runs of zeros and ones
+			b[i] = byte(i >> 12 & 1)
+		}
+	}
+	for _, p := range []Params{defaultParams(), smallParams, {Polynomial: testPolynomial, Min: 64, Max: 1 << 20, AvgBits: 10}} {
+		rabin := chunker.NewWithBoundaries(bytes.NewReader(b), chunker.Pol(p.Polynomial), uint(p.Min), uint(p.Max))
+		rabin.SetAverageBits(p.AvgBits)
+		for i, got := range collect(t, p, bytes.NewReader(b), int64(len(b))) {
+			want, err := rabin.Next(nil)
+			if err != nil || !bytes.Equal(got.Data, want.Data) {
+				t.Fatalf("%+v: chunk %d has %d bytes, of restic %d, %v", p, i, len(got.Data), want.Length, err)
+			}
+		}
+	}
+}
+
 func TestHoles(t *testing.T) {
 	const b = BlockSize
 	data := func(n int) []byte { return bytes.Repeat([]byte{1}, n) }

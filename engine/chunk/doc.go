@@ -6,9 +6,9 @@
 // ends right before it. Between holes the content is cut where the content says
 // so, by a Rabin fingerprint over a window of 64 bytes (Rabin, "Fingerprinting
 // by random polynomials"; Muthitacharoen, Chen, Mazieres, "A low-bandwidth
-// network file system"), in the implementation of restic/chunker. That one cuts
-// at every long run of zeros, where its digest is zero, hence holes first; the
-// chunker starts anew behind each of them.
+// network file system"), at the places where restic/chunker cuts. Those include
+// every long run of zeros, whose fingerprint is zero, hence holes first; cutting
+// starts anew behind each of them.
 //
 // A [Cutter] cuts one file after the other; [FD] and [SparseFD] are files to
 // read from.

@@ -16,9 +16,9 @@ import (
 // Rescuer stores again what a collection took from under an attempt.
 type Rescuer interface {
 	// Rescue makes sure that every blob reachable from the record has a copy
-	// outside the dead packs, in an indexed pack, and returns the packs of the
-	// whole snapshot, none of them dead. A blob that cannot be had is an error.
-	Rescue(ctx context.Context, record Record, dead index.PackSet) ([]packfile.Name, error)
+	// outside the packs of avoid, in an indexed pack, and returns the packs of the
+	// whole snapshot, none of them in avoid. A blob that cannot be had is an error.
+	Rescue(ctx context.Context, record Record, avoid index.PackSet) ([]packfile.Name, error)
 }
 
 // Publish makes a snapshot visible (steps W4 to W7). Every blob reachable from
@@ -82,7 +82,7 @@ func settle(ctx context.Context, repo Repo, record Record, view View, rescuer Re
 		}
 		view = next
 		if meets(record.Packs, view.Dead) {
-			packs, err := rescuer.Rescue(ctx, record, view.Dead)
+			packs, err := rescuer.Rescue(ctx, record, view.Avoid())
 			if err != nil {
 				return record, view, fmt.Errorf("%w: %w", ErrLost, err)
 			}

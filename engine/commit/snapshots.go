@@ -30,7 +30,7 @@ func List(ctx context.Context, repo Repo, prefix string) iter.Seq2[Ref, error] {
 				yield(Ref{}, err)
 				return
 			}
-			if info.Size <= tombstoneSize {
+			if info.Size == tombstoneSize {
 				continue
 			}
 			ref, err := parseSnapshotKey(info.Key)

@@ -8,12 +8,12 @@ import (
 	"github.com/snapctl/snapctl/packfile/seal"
 )
 
-// Verify opens every object of the protocol but the snapshots themselves and
-// their labels, and yields those that cannot be used, by key. A failure to list
+// Verify opens every object of the protocol but the snapshots themselves, their
+// tombstones included, and yields those that cannot be used, by key. A failure to list
 // is yielded under the prefix, last.
 func Verify(ctx context.Context, repo Repo) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if verifyPending(ctx, repo, yield) {
+		if verifyPending(ctx, repo, yield) && verifyLabels(ctx, repo, yield) && verifyTombstones(ctx, repo, yield) {
 			verifyGenerations(ctx, repo, yield)
 		}
 	}
@@ -29,6 +29,39 @@ func verifyPending(ctx context.Context, repo Repo, yield func(string, error) boo
 			_, err = DecodeRecord(content)
 		}
 		if err != nil && !isGone(err) && !yield(info.Key, err) {
+			return false
+		}
+	}
+	return true
+}
+
+func verifyLabels(ctx context.Context, repo Repo, yield func(string, error) bool) bool {
+	for info, err := range repo.Store.List(ctx, labelPrefix, "") {
+		if err != nil {
+			return yield(labelPrefix, err)
+		}
+		content, err := readObject(ctx, repo, info.Key, seal.Label)
+		if err == nil {
+			_, err = DecodeLabelChange(content)
+		}
+		if err != nil && !isGone(err) && !yield(info.Key, err) {
+			return false
+		}
+	}
+	return true
+}
+
+// verifyTombstones finds objects that only look like tombstones: snapshots that
+// were cut off.
+func verifyTombstones(ctx context.Context, repo Repo, yield func(string, error) bool) bool {
+	for info, err := range repo.Store.List(ctx, snapshotPrefix, "") {
+		if err != nil {
+			return yield(snapshotPrefix, err)
+		}
+		if info.Size != tombstoneSize {
+			continue
+		}
+		if _, err := readObject(ctx, repo, info.Key, seal.Tombstone); err != nil && !isGone(err) && !yield(info.Key, err) {
 			return false
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,19 @@ import (
 type View struct {
 	Highest uint64
 	Dead    index.PackSet
+	// Damaged are the packs that were marked when the attempt began.
+	Damaged index.PackSet
+}
+
+// Avoid returns the packs whose blobs must not be reused: the dead and the
+// damaged ones.
+func (v View) Avoid() index.PackSet {
+	if len(v.Damaged) == 0 {
+		return v.Dead
+	}
+	avoid := maps.Clone(v.Damaged)
+	maps.Copy(avoid, v.Dead)
+	return avoid
 }
 
 // ReadView lists the generations after old (step W1, and the listing of W5) and
@@ -32,7 +46,7 @@ func ReadView(ctx context.Context, repo Repo, old View) (View, error) {
 	if err != nil || len(fresh) == 0 {
 		return old, err
 	}
-	view := View{Highest: old.Highest, Dead: index.PackSet{}}
+	view := View{Highest: old.Highest, Dead: index.PackSet{}, Damaged: old.Damaged}
 	for name := range old.Dead {
 		view.Dead[name] = struct{}{}
 	}

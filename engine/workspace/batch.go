@@ -58,6 +58,7 @@ func (w *worker) startBatch(d *dir) {
 	d.now = w.walk.opts.Now()
 	d.entries = d.entries[:0]
 	d.toRead, d.passed, d.exact = d.toRead[:0], nil, false
+	d.interim.Store(false)
 	if d.entries == nil && len(w.spare) > 0 {
 		d.entries = w.spare[len(w.spare)-1]
 		w.spare = w.spare[:len(w.spare)-1]
@@ -194,24 +195,24 @@ func divide(d *dir) (inline []int, tasks []task) {
 			tasks = append(tasks, task{what: openChild, dir: d, from: i})
 		}
 	}
-	var ends []int
-	bytes := int64(0)
-	for n, i := range d.toRead {
-		bytes += d.entries[i].status.Size
-		begin := 0
-		if len(ends) > 0 {
-			begin = ends[len(ends)-1]
-		}
-		if n+1-begin == maxRunFiles || bytes >= maxRunBytes || n+1 == len(d.toRead) {
-			ends = append(ends, n+1)
-			bytes = 0
-		}
+	d.cutRuns()
+	for k := len(d.ends) - 1; k > 0; k-- {
+		tasks = append(tasks, task{what: readRun, dir: d, from: d.ends[k-1], to: d.ends[k]})
 	}
-	for k := len(ends) - 1; k > 0; k-- {
-		tasks = append(tasks, task{what: readRun, dir: d, from: ends[k-1], to: ends[k]})
-	}
-	if len(ends) > 0 {
-		inline = d.toRead[:ends[0]]
+	if len(d.ends) > 0 {
+		inline = d.toRead[:d.ends[0]]
 	}
 	return inline, tasks
+}
+
+func (d *dir) cutRuns() {
+	d.ends = d.ends[:0]
+	begin, bytes := 0, int64(0)
+	for n, i := range d.toRead {
+		bytes += d.entries[i].status.Size
+		if end := n + 1; end-begin == maxRunFiles || bytes >= maxRunBytes || end == len(d.toRead) {
+			d.ends = append(d.ends, end)
+			begin, bytes = end, 0
+		}
+	}
 }

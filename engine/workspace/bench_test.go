@@ -71,15 +71,28 @@ func cpuTime(b *testing.B) time.Duration {
 }
 
 func BenchmarkWalkFirst(b *testing.B) {
-	before := cpuTime(b)
-	for b.Loop() {
-		s := newStore()
-		s.light = true
-		result, err := Walk(context.Background(), Options{Root: benchDir(), NewWriter: s.writer, Chunk: testParams})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.SetBytes(int64(result.BytesRead))
+	for _, cached := range []string{"without cache", "with cache"} {
+		b.Run(cached, func(b *testing.B) {
+			before := cpuTime(b)
+			for b.Loop() {
+				s := newStore()
+				s.light = true
+				opts := Options{Root: benchDir(), NewWriter: s.writer, Chunk: testParams, Now: later}
+				if cached == "with cache" {
+					cache, err := statcache.Open(b.TempDir(), statcache.Identity{})
+					if err != nil {
+						b.Fatal(err)
+					}
+					defer cache.Close()
+					opts.Cache = cache
+				}
+				result, err := Walk(context.Background(), opts)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(int64(result.BytesRead))
+			}
+			b.ReportMetric((cpuTime(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op")
+		})
 	}
-	b.ReportMetric((cpuTime(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op")
 }

@@ -42,9 +42,11 @@ type batch struct {
 	now     time.Time // before the first stat
 	first   string    // its first name; empty if it begins the directory
 	entries []entry
-	toRead  []int    // indices of files that are not known
-	exact   bool     // the record holds just these names
-	passed  []string // further runs that a new record replaces
+	toRead  []int       // indices of files that are not known
+	ends    []int       // the runs: toRead[0:ends[0]], toRead[ends[0]:ends[1]], ...
+	interim atomic.Bool // some runs are recorded on their own
+	exact   bool        // the record holds just these names
+	passed  []string    // further runs that a new record replaces
 	// pending counts children and runs that are not complete, and the step that
 	// takes the batch.
 	pending atomic.Int32

@@ -145,6 +145,9 @@ func (p *fdPool) reopen(d *dir) error {
 		fd, err := openDir(above.fd, a.name, &a.status)
 		if err != nil {
 			p.unhold(above)
+			if isReplaced(err) {
+				err = errMoved
+			}
 			return err
 		}
 		a.fd = fd
@@ -184,6 +187,11 @@ func openDir(dirfd int, name string, want *status) (int, error) {
 		return -1, err
 	}
 	return fd, nil
+}
+
+// isReplaced tells errors of opening a directory that is something else by now.
+func isReplaced(err error) bool {
+	return errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, errMoved)
 }
 
 // openat opens without touching the access time where that is permitted: to the

@@ -17,6 +17,8 @@ const fileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOC
 // maxAttempts is how often a file is read that changes while it is read.
 const maxAttempts = 4
 
+const tornReason = "changed while it was read"
+
 // largeFile is the size from which all workers share in one file.
 const largeFile = 8 << 20
 
@@ -27,11 +29,18 @@ func (e *readError) Error() string { return e.err.Error() }
 
 // readRun reads files of a directory in the order of their names.
 func (w *worker) readRun(d *dir, dirfd int, indices []int) error {
-	for _, i := range indices {
-		if err := w.ctx.Err(); err != nil {
-			return err
+	for len(indices) > 0 {
+		part := indices[:min(interimFiles, len(indices))]
+		indices = indices[len(part):]
+		for _, i := range part {
+			if err := w.ctx.Err(); err != nil {
+				return err
+			}
+			if err := w.readFile(d, dirfd, i); err != nil {
+				return err
+			}
 		}
-		if err := w.readFile(d, dirfd, i); err != nil {
+		if err := w.recordPart(d, part); err != nil {
 			return err
 		}
 	}
@@ -60,7 +69,7 @@ func (w *worker) readFile(d *dir, dirfd, i int) error {
 			return nil
 		case attempt == maxAttempts:
 			e.fresh = true
-			w.report(d.pathOf(e.name), manifest.TornFile, "changed while it was read")
+			w.report(d.pathOf(e.name), manifest.TornFile, tornReason)
 			w.noteFile(e)
 			return nil
 		}

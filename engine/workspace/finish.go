@@ -124,12 +124,3 @@ func (w *worker) finishDir(d *dir) error {
 	e.node = node
 	return nil
 }
-
-// recordNode records the node of a directory in several runs.
-func (w *worker) recordNode(d *dir, node blob.ID) error {
-	if w.session == nil || !d.rewritten && node == d.recorded {
-		return nil
-	}
-	w.pathBuf = d.appendPath(w.pathBuf[:0])
-	return w.session.PutNode(w.pathBuf, node)
-}

@@ -93,7 +93,7 @@ func (l *links) write(ctx context.Context, put manifest.PutNode) (blob.ID, error
 			paths[i] = joinPath(l.dirs[m.dir], m.name)
 		}
 		slices.Sort(paths)
-		groups = append(groups, paths)
+		groups = appendGroups(groups, paths)
 	}
 	slices.SortFunc(groups, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	w := manifest.NewLinkWriter(put)
@@ -106,6 +106,26 @@ func (l *links) write(ctx context.Context, put manifest.PutNode) (blob.ID, error
 		}
 	}
 	return w.Finish()
+}
+
+// maxGroup bounds a group in bytes: one node holds it, and a filesystem without a
+// bound on links may have gigabytes of names of one file.
+const maxGroup = 4 << 20
+
+// appendGroups appends the paths of one inode: as one group, or as several if
+// they are too long, whose content is shared all the same.
+func appendGroups(groups [][]string, paths []string) [][]string {
+	begin, size := 0, 0
+	for i, path := range paths {
+		if size += len(path); size > maxGroup {
+			groups = append(groups, paths[begin:i])
+			begin, size = i, len(path)
+		}
+	}
+	if len(paths)-begin > 1 {
+		groups = append(groups, paths[begin:])
+	}
+	return groups
 }
 
 func joinPath(dir, name string) string {

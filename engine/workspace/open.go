@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/snapctl/snapctl/engine/manifest"
 )
 
@@ -20,7 +18,7 @@ func (w *worker) openChild(d *dir, dirfd, i int) (*dir, error) {
 	switch {
 	case err == nil:
 		return w.newDir(d, fd, i)
-	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, errMoved):
+	case isReplaced(err):
 		return nil, w.replaced(d, dirfd, i)
 	case isGone(err), outOfResources(err):
 		return nil, w.lost(d, i, err)

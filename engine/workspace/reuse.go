@@ -111,53 +111,6 @@ func (w *worker) closeCursor(d *dir, cursor *statcache.Cursor) error {
 	return nil
 }
 
-// record writes the batch to the cache, unless that holds it already. Blobs may
-// still be on their way to the store: the next walk asks for each of them until
-// a snapshot that reaches them is the base.
-func (w *worker) record(d *dir, node blob.ID, unchanged bool) error {
-	if w.session == nil || unchanged && d.exact && (!d.sole() || node == d.recorded) {
-		return nil
-	}
-	w.pathBuf = d.appendPath(w.pathBuf[:0])
-	for _, first := range d.passed {
-		if err := w.session.DropRun(w.pathBuf, first); err != nil {
-			return err
-		}
-	}
-	d.rewritten = true
-	err := w.session.Put(w.pathBuf, d.first, node, func(yield func(*statcache.Entry) bool) {
-		for i := range d.entries {
-			if e := &d.entries[i]; !e.omitted {
-				c := e.cacheEntry(d)
-				if !yield(&c) {
-					return
-				}
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return w.checkpoint(d)
-}
-
-// checkpointBytes is how much is read between two writes to the cache at most,
-// and so how much a killed walk has to read again, for each worker.
-const checkpointBytes = 8 << 20
-
-func (w *worker) checkpoint(d *dir) error {
-	if w.unsaved >= checkpointBytes {
-		w.unsaved = 0
-		if err := w.session.Checkpoint(); err != nil {
-			return err
-		}
-	}
-	if h := w.walk.opts.hooks.recorded; h != nil {
-		h(d.path())
-	}
-	return nil
-}
-
 func deviceOf(rdev uint64) manifest.Device {
 	return manifest.Device{Major: unix.Major(rdev), Minor: unix.Minor(rdev)}
 }

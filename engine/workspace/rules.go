@@ -32,27 +32,6 @@ type Rules interface {
 // exist or is not a regular file is fs.ErrNotExist. It is valid during Enter.
 type ReadFile func(name string) ([]byte, error)
 
-// IgnoreRules are the rules of a policy and of the ignore files in the tree.
-func IgnoreRules(p *ignore.Policy) Rules { return ignoreRules{policy: p} }
-
-type ignoreRules struct {
-	policy *ignore.Policy
-	dir    *ignore.Dir // nil above the root
-}
-
-func (r ignoreRules) Enter(name string, read ReadFile) (Rules, error) {
-	enter := func(read ignore.ReadFile) (*ignore.Dir, error) { return r.policy.Root(read) }
-	if r.dir != nil {
-		enter = func(read ignore.ReadFile) (*ignore.Dir, error) { return r.dir.Enter(name, read) }
-	}
-	dir, err := enter(ignore.ReadFile(read))
-	return ignoreRules{policy: r.policy, dir: dir}, err
-}
-
-func (r ignoreRules) Excluded(name string, isDir bool) (string, bool) {
-	return r.dir.Excluded(name, isDir)
-}
-
 // enterRules replaces the rules of the parent, which d has so far.
 func (w *worker) enterRules(d *dir, fd int) error {
 	if d.rules == nil {

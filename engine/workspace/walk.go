@@ -130,7 +130,6 @@ func (o Options) withDefaults() (Options, error) {
 type hooks struct {
 	beforeOpen func(path string)              // a file or directory was listed, and is opened next
 	afterRead  func(path string, attempt int) // content was read; the last fstat comes next
-	recorded   func(path string)              // entries of a directory were written to the cache
 }
 
 // walk is what the workers share.

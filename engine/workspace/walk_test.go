@@ -36,7 +36,8 @@ func mustWalk(t testing.TB, s *store, dir string, change func(*Options)) Result 
 	if err != nil {
 		t.Fatalf("walk: %v", err)
 	}
-	if after := openFDs(t); after > before {
+	// A cache opens tables as it needs them.
+	if after := openFDs(t); after > before && opts.Cache == nil {
 		t.Errorf("%d descriptors open, %d before the walk", after, before)
 	}
 	return result
@@ -93,8 +94,8 @@ func checkAgainstDisk(t *testing.T, s *store, dir string, result Result) {
 		}
 		seen++
 		rel, _ := filepath.Rel(dir, path)
-		if rel == "." {
-			rel = ""
+		if rel == "." { // its times may be changed by the test itself
+			return nil
 		}
 		e, ok := tree[rel]
 		if !ok {
@@ -172,6 +173,7 @@ func TestWalkStoresEverything(t *testing.T) {
 		s := newStore()
 		result := mustWalk(t, s, dir, func(o *Options) { o.Workers = workers })
 		checkAgainstDisk(t, s, dir, result)
+		checkEntry(t, s, dir, mustTree(t, s, result)[""])
 		roots = append(roots, result.Root)
 		want := manifest.Counts{Files: 43, Dirs: 21, Symlinks: 2, Others: 2}
 		want.Bytes = result.Counts.Bytes
@@ -310,6 +312,24 @@ func TestHardLinks(t *testing.T) {
 		t.Errorf("read %d bytes: content of a further name was read again", result.BytesRead)
 	}
 	checkAgainstDisk(t, s, dir, result)
+}
+
+func TestLongGroupsAreSplit(t *testing.T) {
+	var paths []string
+	for i := range 1000 {
+		paths = append(paths, fmt.Sprintf("%05d%s", i, strings.Repeat("p", 10_000)))
+	}
+	groups := appendGroups(nil, paths)
+	var all []string
+	for _, group := range groups {
+		all = append(all, group...)
+		if size := len(group) * len(group[0]); size > maxGroup || len(group) < 2 {
+			t.Errorf("group of %d paths and %d bytes", len(group), size)
+		}
+	}
+	if len(groups) != 3 || !slices.Equal(all, paths) {
+		t.Errorf("%d groups of %d paths", len(groups), len(all))
+	}
 }
 
 func TestXattrs(t *testing.T) {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
 
+	"github.com/snapctl/snapctl/index/localdb"
 	"github.com/snapctl/snapctl/packfile/blob"
 )
 
@@ -43,9 +43,10 @@ type Cache struct {
 	identity Identity
 	base     Base
 	based    bool
-	reliable bool        // no boot since base was written
-	broken   atomic.Bool // a write failed; nothing is written any more
-	empty    bool        // there were no records when it was opened
+	reliable bool   // no boot since base was written
+	empty    bool   // there were no records when it was opened
+	dir      string // of the database
+	failed   *localdb.Failure
 }
 
 // Open opens the cache in the directory dir, which it makes if it is missing,
@@ -88,45 +89,61 @@ func lockFile(name string) (*os.File, error) {
 // open opens the database, or makes a new one if that fails or finds something
 // else than records of this identity.
 func (c *Cache) open(dir string) error {
-	for _, err := os.Stat(dir); err == nil; {
-		if c.db, err = openDB(dir); err != nil {
-			break
-		}
-		if err = c.load(); err == nil {
-			return nil
-		}
-		if err := c.db.Close(); err != nil {
-			return err
-		}
+	c.dir = dir
+	if _, err := os.Stat(dir); err == nil && c.openPresent() {
+		return nil
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	var err error
-	if c.db, err = openDB(dir); err != nil {
+	if c.db, err = c.openDB(); err != nil {
 		return err
 	}
 	c.empty = true
 	return c.store(Base{}, false)
 }
 
+// openPresent reports whether what is there could be opened and is usable.
+func (c *Cache) openPresent() bool {
+	db, err := c.openDB()
+	if err != nil {
+		return false
+	}
+	c.db = db
+	if err := c.load(); err == nil {
+		return true
+	}
+	c.failed.Guard(c.db.Close) // whatever it says, the database is discarded
+	return false
+}
+
 // openDB keeps everything small: a cache is opened for every snapshot, also for
 // those that take a tenth of a second.
-func openDB(dir string) (*pebble.DB, error) {
+func (c *Cache) openDB() (*pebble.DB, error) {
+	c.failed = localdb.NewFailure()
 	options := &pebble.Options{
-		FS:                          unsynced{vfs.Default},
+		FS:                          localdb.NewFS(unsynced{vfs.Default}, c.failed),
 		FormatMajorVersion:          pebble.FormatNewest,
 		CacheSize:                   4 << 20,
 		MemTableSize:                4 << 20,
 		MaxOpenFiles:                64,
-		Logger:                      silent{},
-		DisableConsistencyCheck:     false,
+		Logger:                      c.failed,
+		EventListener:               c.failed.Listener(),
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 1 },
 		MemTableStopWritesThreshold: 4,
 	}
 	options.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	options.Levels[0].BlockSize = 32 << 10
-	return pebble.Open(dir, options)
+	var db *pebble.DB
+	err := c.failed.Catch(func() (err error) {
+		db, err = pebble.Open(c.dir, options)
+		return err
+	})
+	if err != nil && db != nil && !c.failed.Panicked() { // opened, and found damaged
+		err = errors.Join(err, c.failed.Guard(db.Close))
+	}
+	return db, err
 }
 
 // Base returns the last published snapshot, if there is one.
@@ -159,27 +176,19 @@ const flushAt = 512 << 10
 // Close releases the cache.
 func (c *Cache) Close() error {
 	defer c.lock.Close()
-	if c.broken.Load() {
-		return nil
+	if c.failed.Panicked() {
+		return fmt.Errorf("close stat cache: %w", c.failed.Err())
 	}
-	if c.db.Metrics().WAL.Size > flushAt {
-		if err := c.db.Flush(); err != nil {
-			return errors.Join(fmt.Errorf("close stat cache: %w", err), c.db.Close())
-		}
+	var err error
+	if c.failed.Err() == nil && c.db.Metrics().WAL.Size > flushAt {
+		err = c.failed.Catch(c.db.Flush)
 	}
-	if err := c.db.Close(); err != nil {
+	err = errors.Join(err, c.failed.Guard(c.db.Close))
+	if c.failed.Damaged() {
+		err = os.RemoveAll(c.dir)
+	}
+	if err != nil {
 		return fmt.Errorf("close stat cache: %w", err)
 	}
 	return nil
-}
-
-// silent drops what Pebble has to say; errors come back from calls.
-type silent struct{}
-
-func (silent) Infof(string, ...any)  {}
-func (silent) Errorf(string, ...any) {}
-
-// Fatalf must not return: Pebble has lost control of its files.
-func (silent) Fatalf(format string, args ...any) {
-	panic("stat cache: " + fmt.Sprintf(format, args...))
 }

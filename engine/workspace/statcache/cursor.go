@@ -25,17 +25,28 @@ type Cursor struct {
 func (s *Session) Seek(path []byte, first string) *Cursor {
 	c := &s.cursor
 	*c = Cursor{session: s, prefix: appendKey(c.prefix[:0], path, ""), first: first, passed: c.passed[:0], gone: c.gone[:0]}
-	if s.iter == nil {
+	if !s.readable() {
+		c.ended = true
 		return c
 	}
 	s.key = appendKey(s.key[:0], path, first)
 	if _, ok := s.get(s.key); ok {
 		c.exact = true
-	} else if !s.iter.SeekLT(s.key) || !bytes.HasPrefix(s.iter.Key(), c.prefix) || c.atNode() {
+	} else if first != "" && !c.before() {
 		s.iter.SeekGE(s.key)
 	}
-	c.open()
+	c.open("")
 	return c
+}
+
+// before goes to the run that begins before the session's key.
+func (c *Cursor) before() bool {
+	it := c.session.iter
+	ok := it.SeekLT(c.session.key) && bytes.HasPrefix(it.Key(), c.prefix)
+	if ok && c.atNode() {
+		ok = it.Prev() && bytes.HasPrefix(it.Key(), c.prefix)
+	}
+	return ok
 }
 
 // atNode tells that the iterator stands at the key of the directory's node.
@@ -44,8 +55,9 @@ func (c *Cursor) atNode() bool {
 	return len(key) == len(c.prefix)+1 && key[len(key)-1] == 0
 }
 
-// open starts the run at the iterator, if there is one of this directory.
-func (c *Cursor) open() {
+// open starts the run at the iterator, if there is one of this directory that
+// begins before limit; an empty limit is the end.
+func (c *Cursor) open(limit string) {
 	c.name, c.d, c.ended = nil, decoder{}, false
 	it := c.session.iter
 	for it.Valid() && bytes.HasPrefix(it.Key(), c.prefix) {
@@ -57,7 +69,11 @@ func (c *Cursor) open() {
 		if err != nil || len(value) < blob.IDSize {
 			break
 		}
-		if first := string(it.Key()[len(c.prefix):]); first > c.first {
+		first := string(it.Key()[len(c.prefix):])
+		if limit != "" && first >= limit {
+			break
+		}
+		if first > c.first {
 			c.passed = append(c.passed, first)
 		}
 		c.d = decoder{rest: value[blob.IDSize:]}
@@ -81,12 +97,9 @@ func (c *Cursor) advance() {
 // Find reads the entry called name into e, whose name it does not change, and
 // reports whether there is one. Names are asked for in ascending order.
 func (c *Cursor) Find(name string, e *Entry) bool {
-	if c.session.iter == nil {
-		return false
-	}
 	for {
 		for c.name == nil {
-			if !c.nextRun() {
+			if !c.nextRun("") {
 				return false
 			}
 		}
@@ -112,12 +125,12 @@ func (c *Cursor) Find(name string, e *Entry) bool {
 	}
 }
 
-func (c *Cursor) nextRun() bool {
+func (c *Cursor) nextRun(limit string) bool {
 	if c.ended {
 		return false
 	}
 	if c.session.iter.Next() {
-		c.open()
+		c.open(limit)
 	} else {
 		c.ended = true
 	}
@@ -131,13 +144,10 @@ func (c *Cursor) nextRun() bool {
 // Drain goes to the end of the directory, or, if limit is not empty, of the
 // entries before limit.
 func (c *Cursor) Drain(limit string) {
-	if c.session.iter == nil {
-		return
-	}
 	var e Entry
 	for {
 		for c.name == nil {
-			if !c.nextRun() {
+			if !c.nextRun(limit) {
 				return
 			}
 		}

@@ -40,10 +40,7 @@ func (c *Cache) store(base Base, based bool) error {
 	} else {
 		b = append(b, 0)
 	}
-	if c.broken.Load() {
-		return errBroken
-	}
-	return c.guard(func() error { return c.db.Set(metaKey, b, pebble.NoSync) })
+	return c.failed.Catch(func() error { return c.db.Set(metaKey, b, pebble.Sync) })
 }
 
 func (i Identity) fields() []string { return []string{i.Repository, i.Chunking, i.Policy, i.Root} }

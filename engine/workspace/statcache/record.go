@@ -2,7 +2,6 @@ package statcache
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"github.com/snapctl/snapctl/engine/manifest"
 	"github.com/snapctl/snapctl/packfile/blob"
@@ -69,8 +68,6 @@ const (
 )
 
 const statSize = 8 + 8 + 12 + 12 + 4 + 4 + 4
-
-var errRecord = errors.New("malformed record of the stat cache")
 
 func (e *Entry) form() byte {
 	switch x := e.Content.Extents; {

@@ -1,4 +1,4 @@
-package index
+package localdb
 
 import (
 	"errors"
@@ -10,22 +10,25 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// stopFS is the filesystem of a database. Its first operation that fails to
+// FS is the filesystem of a database. Its first operation that fails to
 // write anything stops it: from then on it changes nothing on the disk, and all
 // writes seem to succeed. To the files that is a crash at that moment, which the
 // next Open recovers from. To Pebble nothing happened: it ends the process, or
 // goes wrong, when it cannot write its log or manifest, as on a full disk. What
-// it still does is lost, but failure.catch, around every use of it, sees to it
+// it still does is lost, but Failure.Catch, around every use of it, sees to it
 // that nobody is told otherwise.
 //
 // The directory is locked already, by Open: Pebble's own lock would only add
 // ways to fail.
-type stopFS struct {
+type FS struct {
 	vfs.FS
-	failed *failure
+	failed *Failure
 }
 
-func (s *stopFS) stopped() bool {
+// NewFS returns a filesystem that fails with the database.
+func NewFS(fs vfs.FS, failed *Failure) *FS { return &FS{fs, failed} }
+
+func (s *FS) stopped() bool {
 	select {
 	case <-s.failed.happened:
 		return true
@@ -35,7 +38,7 @@ func (s *stopFS) stopped() bool {
 }
 
 // change runs fn unless the filesystem has stopped, and stops it if fn fails.
-func (s *stopFS) change(fn func() error) {
+func (s *FS) change(fn func() error) {
 	if s.stopped() {
 		return
 	}
@@ -45,46 +48,46 @@ func (s *stopFS) change(fn func() error) {
 }
 
 // Lock does nothing.
-func (s *stopFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+func (s *FS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-func (s *stopFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (s *FS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return s.file(func() (vfs.File, error) { return s.FS.Create(name, category) })
 }
 
-func (s *stopFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (s *FS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	return s.file(func() (vfs.File, error) { return s.FS.OpenReadWrite(name, category, opts...) })
 }
 
-func (s *stopFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (s *FS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return s.file(func() (vfs.File, error) { return s.FS.ReuseForWrite(oldname, newname, category) })
 }
 
 // file makes a file for writing, or one that loses everything.
-func (s *stopFS) file(open func() (vfs.File, error)) (f vfs.File, err error) {
+func (s *FS) file(open func() (vfs.File, error)) (f vfs.File, err error) {
 	s.change(func() error { f, err = open(); return err })
 	if f == nil {
 		if f, err = vfs.NewMem().Create("lost", vfs.WriteCategoryUnspecified); err != nil {
 			return nil, err
 		}
 	}
-	return &stopFile{f, s}, nil
+	return &file{f, s}, nil
 }
 
-func (s *stopFS) OpenDir(name string) (vfs.File, error) {
+func (s *FS) OpenDir(name string) (vfs.File, error) {
 	f, err := s.FS.OpenDir(name)
 	if err != nil {
 		return nil, err
 	}
-	return &stopFile{f, s}, nil
+	return &file{f, s}, nil
 }
 
-func (s *stopFS) Link(oldname, newname string) error {
+func (s *FS) Link(oldname, newname string) error {
 	s.change(func() error { return s.FS.Link(oldname, newname) })
 	return nil
 }
 
 // Remove does not stop for a file that is not there: Pebble asks.
-func (s *stopFS) Remove(name string) (err error) {
+func (s *FS) Remove(name string) (err error) {
 	s.change(func() error {
 		if err = s.FS.Remove(name); errors.Is(err, iofs.ErrNotExist) {
 			return nil
@@ -97,59 +100,59 @@ func (s *stopFS) Remove(name string) (err error) {
 	return err
 }
 
-func (s *stopFS) RemoveAll(name string) error {
+func (s *FS) RemoveAll(name string) error {
 	s.change(func() error { return s.FS.RemoveAll(name) })
 	return nil
 }
 
-func (s *stopFS) Rename(oldname, newname string) error {
+func (s *FS) Rename(oldname, newname string) error {
 	s.change(func() error { return s.FS.Rename(oldname, newname) })
 	return nil
 }
 
-func (s *stopFS) MkdirAll(dir string, perm os.FileMode) error {
+func (s *FS) MkdirAll(dir string, perm os.FileMode) error {
 	s.change(func() error { return s.FS.MkdirAll(dir, perm) })
 	return nil
 }
 
-// stopFile is a file that is written, or a directory that is synced.
-type stopFile struct {
+// file is a file that is written, or a directory that is synced.
+type file struct {
 	vfs.File
-	fs *stopFS
+	fs *FS
 }
 
-func (f *stopFile) Write(p []byte) (int, error) {
+func (f *file) Write(p []byte) (int, error) {
 	f.fs.change(func() error { _, err := f.File.Write(p); return err })
 	return len(p), nil
 }
 
-func (f *stopFile) WriteAt(p []byte, offset int64) (int, error) {
+func (f *file) WriteAt(p []byte, offset int64) (int, error) {
 	f.fs.change(func() error { _, err := f.File.WriteAt(p, offset); return err })
 	return len(p), nil
 }
 
-func (f *stopFile) Preallocate(offset, length int64) error {
+func (f *file) Preallocate(offset, length int64) error {
 	f.fs.change(func() error { return f.File.Preallocate(offset, length) })
 	return nil
 }
 
-func (f *stopFile) Sync() error {
+func (f *file) Sync() error {
 	f.fs.change(f.File.Sync)
 	return nil
 }
 
-func (f *stopFile) SyncData() error {
+func (f *file) SyncData() error {
 	f.fs.change(f.File.SyncData)
 	return nil
 }
 
-func (f *stopFile) SyncTo(length int64) (fullSync bool, err error) {
+func (f *file) SyncTo(length int64) (fullSync bool, err error) {
 	f.fs.change(func() error { fullSync, err = f.File.SyncTo(length); return err })
 	return fullSync, nil
 }
 
 // Close closes the file even if the filesystem has stopped.
-func (f *stopFile) Close() error {
+func (f *file) Close() error {
 	if err := f.File.Close(); err != nil {
 		f.fs.change(func() error { return err })
 	}
