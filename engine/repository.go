@@ -60,6 +60,7 @@ func initialize(ctx context.Context, store objectstore.Store, opts InitOptions) 
 	if err != nil {
 		return nil, err
 	}
+	cfg.Level = opts.Compression
 	material := keyring.NewMaterial()
 	if _, err := keyring.Create(ctx, store, cfg.Repository, material, opts.Holders...); err != nil {
 		return nil, err

@@ -20,13 +20,20 @@ import (
 
 // initOptions say who can open the new repository.
 type initOptions struct {
-	recipients []string
-	ask        bool
+	recipients  []string
+	ask         bool
+	compression string
 }
 
 func (o *initOptions) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.recipients, "recipient", nil, "age `recipient` who can open it, age1... (repeatable)")
 	f.BoolVar(&o.ask, "passphrase", false, "ask for a passphrase on the terminal")
+	f.StringVar(&o.compression, "compression", "default", "`effort` of compression, for ever: fastest, default or better")
+}
+
+// compressions are the values of --compression.
+var compressions = map[string]engine.Compression{
+	"fastest": engine.CompressFastest, "default": engine.CompressDefault, "better": engine.CompressBetter,
 }
 
 func newInitCommand(c *cli) *cobra.Command {
@@ -40,6 +47,7 @@ without it nobody can read the repository. Each of --identity, --passphrase-file
 --passphrase-command, --passphrase and --recipient names a holder of the key
 instead; with several of them, any one opens the repository.`,
 		example: "  snapctl init\n" +
+			"  snapctl init --compression fastest\n" +
 			"  snapctl init --repo /srv/snapshots --passphrase-file /run/secrets/snapctl\n" +
 			"  snapctl init --recipient age1kuy8kf06vdd0k5v28f5y9zfrh8jrp2sg0vh4lm7dus06yuv2pf7ssmhrnd",
 	}, func(ctx context.Context, _ []string) error { return c.init(ctx, o) })
@@ -59,6 +67,10 @@ type initReport struct {
 func (r initReport) text(w *bufio.Writer) { fmt.Fprintln(w, r.Repository) }
 
 func (c *cli) init(ctx context.Context, o initOptions) error {
+	level, ok := compressions[o.compression]
+	if !ok {
+		return &usageError{err: fmt.Errorf("--compression %q: it is fastest, default or better", o.compression)}
+	}
 	path, err := c.repoPath()
 	if err != nil {
 		return err
@@ -75,7 +87,7 @@ func (c *cli) init(ctx context.Context, o initOptions) error {
 		return err
 	}
 	defer store.Close()
-	repo, err := engine.Init(ctx, store, engine.InitOptions{OpenOptions: c.openOptions(), Holders: holders})
+	repo, err := engine.Init(ctx, store, engine.InitOptions{OpenOptions: c.openOptions(), Holders: holders, Compression: level})
 	if err != nil {
 		return atPlace(path, err)
 	}

@@ -123,7 +123,8 @@ func (w *worker) lookAtBatch(d *dir, fd int) error {
 			break
 		}
 	}
-	return w.closeCursor(d, cursor)
+	w.closeCursor(d, cursor)
+	return nil
 }
 
 // nameHash is FNV-1a (Fowler, Noll, Vo), folded.

@@ -357,3 +357,22 @@ func makeFrom(t *testing.T, dir string, from, to int) {
 		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%07d", i)), nil, 0o644))
 	}
 }
+
+// A cache that cannot be written costs the next walk time, not this one its
+// result.
+func TestCacheOnFullDisk(t *testing.T) {
+	s := newSource(t)
+	must(t, unix.Mount("tmpfs", s.cache, "tmpfs", 0, "size=1m")) // needs root
+	defer unix.Unmount(s.cache, unix.MNT_DETACH)
+	for i := range 200 {
+		must(t, os.Mkdir(s.path(fmt.Sprintf("d%d", i)), 0o755))
+		makeEmptyFiles(t, s.path(fmt.Sprintf("d%d", i)), 100)
+	}
+	cache, err := statcache.Open(s.cache, statcache.Identity{})
+	must(t, err)
+	r := mustWalk(t, s.store, s.dir, func(o *Options) { o.Cache = cache })
+	if r.CacheErr == nil || r.Counts.Files != 20_000 {
+		t.Errorf("error %v, counts %+v", r.CacheErr, r.Counts)
+	}
+	cache.Close() // fails as well
+}

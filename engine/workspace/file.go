@@ -40,9 +40,7 @@ func (w *worker) readRun(d *dir, dirfd int, indices []int) error {
 				return err
 			}
 		}
-		if err := w.recordPart(d, part); err != nil {
-			return err
-		}
+		w.recordPart(d, part)
 	}
 	return nil
 }

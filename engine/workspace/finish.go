@@ -16,7 +16,8 @@ func (w *worker) finishBatch(d *dir) error {
 			return err
 		}
 		d.node = node
-		return w.record(d, node, unchanged)
+		w.record(d, node, unchanged)
+		return nil
 	}
 	if d.writer == nil {
 		d.writer = manifest.NewDirWriter(putOf(d))
@@ -25,7 +26,8 @@ func (w *worker) finishBatch(d *dir) error {
 	if err := d.addEntries(d.writer); err != nil {
 		return err
 	}
-	return w.record(d, blob.ID{}, unchanged)
+	w.record(d, blob.ID{}, unchanged)
+	return nil
 }
 
 // count adds up the entries, notes those with several names, and reports whether
@@ -106,9 +108,7 @@ func (w *worker) finishDir(d *dir) error {
 		if node, err = d.writer.Finish(); err != nil {
 			return err
 		}
-		if err := w.recordNode(d, node); err != nil {
-			return err
-		}
+		w.recordNode(d, node)
 	}
 	if cap(d.entries) <= minBatch {
 		clear(d.entries)

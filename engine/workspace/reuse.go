@@ -21,9 +21,7 @@ func (w *worker) compare(d *dir, cursor *statcache.Cursor, e *entry) error {
 	if isDir {
 		e.node = c.Node
 	} else if !c.Node.IsZero() {
-		if err := w.session.DropTree([]byte(d.pathOf(e.name))); err != nil {
-			return err
-		}
+		w.noteCache(w.session.DropTree([]byte(d.pathOf(e.name))))
 	}
 	if c.Fresh || c.Stat != e.status.Stat || w.walk.opts.Reuse == ReuseNothing {
 		return nil
@@ -92,9 +90,9 @@ func (w *worker) has(id blob.ID) (bool, error) {
 }
 
 // closeCursor notes what the record has that the batch has not.
-func (w *worker) closeCursor(d *dir, cursor *statcache.Cursor) error {
+func (w *worker) closeCursor(d *dir, cursor *statcache.Cursor) {
 	if cursor == nil {
-		return nil
+		return
 	}
 	limit := ""
 	if !d.last() {
@@ -104,11 +102,8 @@ func (w *worker) closeCursor(d *dir, cursor *statcache.Cursor) error {
 	d.exact = cursor.Exact()
 	d.passed = cursor.Passed(limit)
 	for _, name := range cursor.Gone() {
-		if err := w.session.DropTree([]byte(d.pathOf(name))); err != nil {
-			return err
-		}
+		w.noteCache(w.session.DropTree([]byte(d.pathOf(name))))
 	}
-	return nil
 }
 
 func deviceOf(rdev uint64) manifest.Device {

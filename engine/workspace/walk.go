@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -95,6 +96,10 @@ type Result struct {
 	FilesReused uint64 // known unchanged from the cache
 	DirsReused  uint64 // not even encoded
 	BytesRead   uint64 // of file content
+
+	// CacheErr says why the cache does not hold this walk. The result is complete;
+	// the next walk has to read more.
+	CacheErr error
 }
 
 // Partial reports whether something could not be read.
@@ -145,10 +150,13 @@ type walk struct {
 	root      *dir
 	rootNode  blob.ID // of the root directory, once it is finished
 	rootXattr []manifest.Xattr
+
+	cacheMu  sync.Mutex
+	cacheErr error // the first one
 }
 
-// Walk reads the tree. The error of a Writer, of the cache's database, a missing
-// root and the end of ctx end it; entries that cannot be read do not. When it
+// Walk reads the tree. The error of a Writer, a missing root and the end of ctx
+// end it; entries that cannot be read and errors of the cache do not. When it
 // returns, none of its goroutines and descriptors are left.
 func Walk(ctx context.Context, opts Options) (result Result, err error) {
 	opts, err = opts.withDefaults()
@@ -168,19 +176,16 @@ func Walk(ctx context.Context, opts Options) (result Result, err error) {
 	if err := w.openRoot(); err != nil {
 		return Result{}, fmt.Errorf("walk: %w", err)
 	}
-	if err := w.makeWorkers(ctx); err != nil {
-		return Result{}, errors.Join(fmt.Errorf("walk: %w", err), w.closeSessions())
-	}
+	w.makeWorkers(ctx)
 	err = w.run(ctx)
 	if err == nil {
 		err = w.finish(ctx, &result)
 	}
-	if closeErr := w.closeSessions(); err == nil {
-		err = closeErr
-	}
+	w.closeSessions()
 	if err != nil {
 		return Result{}, fmt.Errorf("walk: %w", err)
 	}
+	result.CacheErr = w.cacheErr
 	return result, nil
 }
 
@@ -235,20 +240,24 @@ func (w *walk) syncFilesystem(fd int) error {
 	return nil
 }
 
-func (w *walk) makeWorkers(ctx context.Context) error {
+// makeWorkers gives each worker a session with the cache, or none of them: they
+// write parts of one record.
+func (w *walk) makeWorkers(ctx context.Context) {
 	for i := range w.opts.Workers {
-		worker := &worker{ctx: ctx, id: i, walk: w, writer: w.opts.NewWriter()}
-		w.workers = append(w.workers, worker)
-		if w.opts.Cache == nil {
-			continue
-		}
+		w.workers = append(w.workers, &worker{ctx: ctx, id: i, walk: w, writer: w.opts.NewWriter()})
+	}
+	if w.opts.Cache == nil {
+		return
+	}
+	for _, worker := range w.workers {
 		session, err := w.opts.Cache.Session()
 		if err != nil {
-			return err
+			w.closeSessions()
+			w.cacheFailed(err)
+			return
 		}
 		worker.session = session
 	}
-	return nil
 }
 
 // run lets the workers go through the tree.
@@ -309,12 +318,20 @@ func (r *Result) add(o *Result) {
 	r.BytesRead += o.BytesRead
 }
 
-func (w *walk) closeSessions() error {
-	var errs []error
+func (w *walk) closeSessions() {
 	for _, worker := range w.workers {
 		if worker.session != nil {
-			errs = append(errs, worker.session.Close())
+			worker.noteCache(worker.session.Close())
+			worker.session = nil
 		}
 	}
-	return errors.Join(errs...)
+}
+
+// cacheFailed keeps the first error of the cache.
+func (w *walk) cacheFailed(err error) {
+	w.cacheMu.Lock()
+	defer w.cacheMu.Unlock()
+	if w.cacheErr == nil {
+		w.cacheErr = err
+	}
 }
