@@ -15,7 +15,9 @@ func (r *Repository) walk(ctx context.Context, src *source, session *ingest.Sess
 	stop := r.report(src, progress, func() uint64 { return session.Stats().StoredBytes })
 	defer stop()
 	newWriter := func() workspace.Writer { return session.Writer() }
-	return workspace.Walk(ctx, r.walkOptions(src, newWriter, progress))
+	tree, err := workspace.Walk(ctx, r.walkOptions(src, newWriter, progress))
+	r.opts.Events.warn("write stat cache of", src.path, tree.CacheErr)
+	return tree, err
 }
 
 // rehearseWalk reads the source into a probe. The cache is read but what it
