@@ -62,6 +62,7 @@ type What string
 const (
 	Missing   What = "missing"
 	Damaged   What = "damaged"
+	Foreign   What = "foreign"   // an object with a name that no repository has
 	Unindexed What = "unindexed" // a pack that no segment names: left by an interrupted session
 )
 

@@ -119,6 +119,10 @@ func (c *checker) foundIf(object string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, commit.ErrForeign) {
+		c.found(object, Foreign, err).Harmless = true
+		return nil
+	}
 	what, ok := lost(err)
 	if !ok {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/snapctl/snapctl/engine"
 	"github.com/snapctl/snapctl/engine/commit"
+	"github.com/snapctl/snapctl/index"
 	"github.com/snapctl/snapctl/packfile"
 	"github.com/snapctl/snapctl/packfile/seal"
 	"github.com/snapctl/snapctl/providers/objectstore"
@@ -452,4 +453,66 @@ func TestAttemptsHaveSessionsOfTheirOwn(t *testing.T) {
 	if sessions != 2 {
 		t.Errorf("the session of the first attempt is in %d keys of %v", sessions, keys)
 	}
+}
+
+// A list of packs that is counted anew holds none that no segment names: another
+// session of this process may have put one, and failed.
+func TestCountedPacksAreIndexed(t *testing.T) {
+	under := mem.New()
+	broken := false
+	flaky := fault.New(under, func(op fault.Op) fault.Fault {
+		if broken && op.Kind == fault.Put && strings.HasPrefix(op.Key, "index/") {
+			return fault.Fail(fault.ErrInjected)
+		}
+		return fault.Fault{}
+	})
+	m := &meddler{Store: flaky}
+	r := initRepo(t, m)
+	dir, other := t.TempDir(), t.TempDir()
+	for i := range 66 { // one pack each: the list is about to be counted
+		write(t, dir, map[string]string{"f": strings.Repeat("x", i)})
+		r.snapshot(dir)
+	}
+	write(t, dir, map[string]string{"shared": "content of both"})
+	write(t, other, map[string]string{"shared": "content of both"})
+	m.before = once("packs/", func(string) {
+		broken = true
+		defer func() { broken = false }()
+		if _, err := r.Snapshot(t.Context(), engine.SnapshotOptions{Path: other}); !errors.Is(err, fault.ErrInjected) {
+			t.Errorf("the other session: %v", err)
+		}
+	})
+	record, err := commit.Find(t.Context(), keysOf(t, under), r.snapshot(dir).Snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(record.Packs) > 60 {
+		t.Fatalf("%d packs: they were not counted", len(record.Packs))
+	}
+	indexed := r.indexedPacks(under)
+	for _, name := range record.Packs {
+		if !indexed.Has(name) {
+			t.Errorf("no segment names pack %v", name)
+		}
+	}
+}
+
+// indexedPacks are those that segments name.
+func (r *testRepo) indexedPacks(store objectstore.Store) index.PackSet {
+	r.t.Helper()
+	segments, err := index.ListSegments(r.t.Context(), store)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	named := index.PackSet{}
+	for _, s := range segments {
+		packs, err := index.ReadSegment(r.t.Context(), store, keysOf(r.t, store).Sealer, s.Name)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, pack := range packs {
+			named[pack.Name] = struct{}{}
+		}
+	}
+	return named
 }

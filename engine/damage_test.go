@@ -15,6 +15,7 @@ import (
 	"github.com/snapctl/snapctl/packfile/blob"
 	"github.com/snapctl/snapctl/packfile/seal"
 	"github.com/snapctl/snapctl/providers/objectstore"
+	"github.com/snapctl/snapctl/providers/objectstore/fault"
 	"github.com/snapctl/snapctl/providers/objectstore/mem"
 )
 
@@ -342,4 +343,25 @@ func TestSkipUnchangedHeals(t *testing.T) {
 		t.Fatalf("skipped: %+v, %v", saved, err)
 	}
 	same(t, p.content[1], describe(t, r.elsewhere().restore(p.snapshots[1])))
+}
+
+// What an interrupted attempt stored and did not index is indexed also when all of
+// it is found, and nothing is left to publish.
+func TestSkipUnchangedIndexesWhatItFound(t *testing.T) {
+	p := newPatient(t)
+	under, _ := p.operate(t, "data", flipMiddle)
+	r := (&testRepo{t: t, store: under, state: p.copyState(t)}).open(under)
+	if _, err := r.Check(t.Context(), engine.CheckOptions{ReadData: 1}); !errors.Is(err, engine.ErrDamaged) {
+		t.Fatalf("check: %v", err)
+	}
+	r = r.reopen(fault.New(under, fault.On(fault.Put, "index/", fault.Fail(fault.ErrInjected))))
+	if _, err := r.Snapshot(t.Context(), engine.SnapshotOptions{Path: p.workspace}); !errors.Is(err, fault.ErrInjected) {
+		t.Fatalf("interrupted attempt: %v", err)
+	}
+	r = r.reopen(under)
+	saved, err := r.Snapshot(t.Context(), engine.SnapshotOptions{Path: p.workspace, SkipUnchanged: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, p.content[1], describe(t, r.elsewhere().restore(saved.Snapshot)))
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/engine/manifest"
 )
 
@@ -109,7 +108,11 @@ func (r *Repository) diffDir(ctx context.Context, a ID, dir SnapshotOptions, opt
 	if err != nil {
 		return DiffStats{}, err
 	}
-	src, err := r.openSource(ctx, dir, commit.View{})
+	view, err := r.readView(ctx)
+	if err != nil {
+		return DiffStats{}, err
+	}
+	src, err := r.openSource(ctx, dir, view)
 	if err != nil {
 		return DiffStats{}, err
 	}

@@ -28,7 +28,7 @@ type OpenOptions struct {
 	Events   Events
 	// Tool is written into snapshots: name and version of the program.
 	Tool string
-	// Now is the clock; nil is time.Now.
+	// Now is the clock of manifests; nil is time.Now.
 	Now func() time.Time
 }
 

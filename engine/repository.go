@@ -182,7 +182,10 @@ func (r *Repository) openIndex() (*index.DB, error) {
 		return r.db, nil
 	}
 	db, err := r.openSharedIndex()
-	if errors.Is(err, index.ErrBusy) {
+	if err != nil { // another process has it, or the folder cannot be used
+		if !errors.Is(err, index.ErrBusy) {
+			r.opts.Events.warn("use local state", r.state, err)
+		}
 		db, err = r.openPrivateIndex()
 	}
 	if err != nil {
@@ -194,18 +197,23 @@ func (r *Repository) openIndex() (*index.DB, error) {
 	return db, nil
 }
 
+// openPrivateIndex prefers the folder of the local state, which may lie on a
+// larger disk than /tmp.
 func (r *Repository) openPrivateIndex() (*index.DB, error) {
-	parent := filepath.Join(r.state, "private")
-	if r.state == "" {
-		parent = fmt.Sprintf("/tmp/snapctl-%d", os.Geteuid())
+	if r.state != "" {
+		parent := filepath.Join(r.state, "private")
+		if os.MkdirAll(parent, 0o700) == nil {
+			if db, err := index.OpenPrivate(parent, r.ID(), index.Options{}); err == nil {
+				return db, nil
+			}
+		}
 	}
+	parent := fmt.Sprintf("/tmp/snapctl-%d", os.Geteuid())
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, fmt.Errorf("local state: %w", err)
 	}
-	if r.state == "" {
-		if err := checkPrivate(parent); err != nil {
-			return nil, fmt.Errorf("local state: %w", err)
-		}
+	if err := checkPrivate(parent); err != nil {
+		return nil, fmt.Errorf("local state: %w", err)
 	}
 	return index.OpenPrivate(parent, r.ID(), index.Options{})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/snapctl/snapctl/engine/commit"
+	"github.com/snapctl/snapctl/engine/fetch"
 	"github.com/snapctl/snapctl/engine/ingest"
 	"github.com/snapctl/snapctl/index"
 	"github.com/snapctl/snapctl/packfile"
@@ -47,7 +48,7 @@ func (s rescuer) copy(ctx context.Context, w *ingest.Writer, record commit.Recor
 		}
 		content, err := s.r.fetch.Blob(ctx, kind, id)
 		if err != nil {
-			return err
+			return overtaken(id, err)
 		}
 		again, err := w.Put(ctx, kind, content)
 		if err == nil && again != id {
@@ -55,6 +56,15 @@ func (s rescuer) copy(ctx context.Context, w *ingest.Writer, record commit.Recor
 		}
 		return err
 	}
-	walk := reach{get: s.r.fetch.Node, seen: map[blob.ID]struct{}{}, visit: visit, broken: giveUp}
+	walk := reach{get: s.r.fetch.Node, seen: map[blob.ID]struct{}{}, visit: visit, broken: overtaken}
 	return walk.from(ctx, record.Manifest.Root, record.Manifest.Links)
+}
+
+// overtaken tells a blob that is gone, which a new attempt may find in the
+// workspace, from a store that does not answer.
+func overtaken(_ blob.ID, err error) error {
+	if fetch.Lost(err) {
+		return fmt.Errorf("%w: %w", commit.ErrLost, err)
+	}
+	return err
 }

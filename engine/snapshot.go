@@ -42,7 +42,7 @@ func (r *Repository) Snapshot(ctx context.Context, opts SnapshotOptions) (*Snaps
 
 // snapshot is one attempt: the publish protocol (see package commit) around the
 // walk.
-func (r *Repository) snapshot(ctx context.Context, opts SnapshotOptions) (result *SnapshotResult, err error) {
+func (r *Repository) snapshot(ctx context.Context, opts SnapshotOptions) (*SnapshotResult, error) {
 	view, err := r.readView(ctx) // W1
 	if err != nil {
 		return nil, err
@@ -63,18 +63,21 @@ func (r *Repository) snapshot(ctx context.Context, opts SnapshotOptions) (result
 		return nil, err
 	}
 	session := r.session(ctx, db, view.Avoid()) // W2
-	defer func() { err = errors.Join(err, session.Close()) }()
+	// After W6 the snapshot is there, whatever closing says.
+	defer func() { r.opts.Events.warn("close the session of", opts.Path, session.Close()) }()
 	tree, err := r.walk(ctx, src, session)
 	if err != nil {
 		return nil, err
 	}
-	// New blobs although nothing changed: the parent has lost them.
-	if opts.SkipUnchanged && src.parent.unchanged(tree) && session.Stats().NewBlobs == 0 {
-		return src.skipped(tree), nil
-	}
 	written, err := r.finish(ctx, db, session) // W3
 	if err != nil {
 		return nil, err
+	}
+	// New blobs although nothing changed: the parent has lost them.
+	if opts.SkipUnchanged && src.parent.unchanged(tree) && written.stats.NewBlobs == 0 {
+		if _, err := r.find(ctx, src.parent.id); err == nil {
+			return src.skipped(tree), nil
+		} // else it was forgotten meanwhile: publish
 	}
 	record, exact, err := r.record(ctx, db, src, tree, written, view)
 	if err != nil {
@@ -126,7 +129,8 @@ func (r *Repository) record(ctx context.Context, db *index.DB, src *source, tree
 }
 
 // countPacks looks every blob of a snapshot up and returns the packs that hold
-// them.
+// them. It may find another copy than the session did, in a pack that no segment
+// names yet, which is indexed then.
 func (r *Repository) countPacks(ctx context.Context, db *index.DB, record commit.Record, avoid index.PackSet) (packs []packfile.Name, err error) {
 	reader := db.NewReader(avoid)
 	defer func() { err = errors.Join(err, reader.Close()) }()
@@ -143,7 +147,9 @@ func (r *Repository) countPacks(ctx context.Context, db *index.DB, record commit
 	if err := walk.from(ctx, record.Manifest.Root, record.Manifest.Links); err != nil {
 		return nil, err
 	}
-	return packsOf(ingest.Result{Reused: used}), nil
+	found := ingest.Result{Reused: used}
+	_, err = r.indexPacks(ctx, db, found)
+	return packsOf(found), err
 }
 
 // compact merges index segments when there are many small ones. Another writer

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/zeebo/blake3"
 
@@ -80,13 +81,25 @@ func (s *source) close() error {
 	return s.cache.Close()
 }
 
+// xattrPatterns writes names and prefixes that end in "." as the walk wants
+// them, with a "*" after a prefix.
+func xattrPatterns(names []string) []string {
+	patterns := slices.Clone(names)
+	for i, name := range patterns {
+		if strings.HasSuffix(name, ".") {
+			patterns[i] += "*"
+		}
+	}
+	return patterns
+}
+
 // openCache opens the stat cache of a source, one for each root and policy, so
 // that snapshots under two policies do not discard each other's.
 func (r *Repository) openCache(src *source) (*statcache.Cache, error) {
 	if r.state == "" {
 		return nil, nil
 	}
-	policy := fmt.Sprintf("%s onefs=%t tagged=%t xattrs=%q", src.rules.policy.Fingerprint(), src.opts.OneFS, src.opts.CacheDirTag, src.opts.Xattrs)
+	policy := fmt.Sprintf("%s onefs=%t tagged=%t xattrs=%q", src.rules.policy.Fingerprint(), src.opts.OneFS, src.opts.CacheDirTag, xattrPatterns(src.opts.Xattrs))
 	name := blake3.Sum256([]byte(src.path + "\x00" + policy))
 	return statcache.Open(filepath.Join(r.state, "sources", hex.EncodeToString(name[:16])), statcache.Identity{
 		Repository: r.ID(), Chunking: fmt.Sprint(r.config.Chunking), Policy: policy, Root: src.path,
@@ -159,9 +172,9 @@ func (r *Repository) walkOptions(src *source, newWriter func() workspace.Writer,
 		Root: src.path, Workers: src.opts.Workers, NewWriter: newWriter,
 		Chunk:         chunk.Params{Polynomial: uint64(c.Polynomial), Min: int(c.Min), Max: int(c.Max), AvgBits: int(c.AverageBits)},
 		Rules:         src.rules,
-		OneFileSystem: src.opts.OneFS, SkipTaggedCaches: src.opts.CacheDirTag, Xattrs: src.opts.Xattrs,
+		OneFileSystem: src.opts.OneFS, SkipTaggedCaches: src.opts.CacheDirTag, Xattrs: xattrPatterns(src.opts.Xattrs),
 		Cache: src.cache, Reuse: reuse, GetNode: r.fetch.Node, Sync: src.opts.Sync,
-		Progress: progress, Now: r.opts.Now,
+		Progress: progress, // its clock stays the machine's: files' times are compared with it
 	}
 }
 

@@ -77,7 +77,10 @@ func (r *syncRun) run(ctx context.Context) error {
 			return err
 		}
 		surprise := slices.ContainsFunc(gone, func(s SegmentName) bool { return !missing[s] })
-		if complete && !surprise {
+		// A listing beside a compaction can lack both a segment that the database
+		// never knew and the one that replaced it: whatever was new asks for
+		// another listing, until one shows nothing new.
+		if complete && !surprise && len(fresh) == 0 {
 			return r.forget(ctx, gone)
 		}
 		missing = map[SegmentName]bool{}

@@ -20,7 +20,8 @@ func newCheckCommand(c *cli) *cobra.Command {
 		long: `Without --read-data it is checked that the objects are there and have the right
 sizes, and every directory is read. With it, files are read too, decrypted and
 compared with their ids. Damage is named, with the files that it affects, and the
-exit status is 13.`,
+exit status is 13. Damaged packs are marked in the repository, so that the next
+snapshot of a workspace stores again what they held of it.`,
 		example: "  snapctl check\n  snapctl check --read-data\n  snapctl check --read-data=10% --json",
 	}, func(ctx context.Context, args []string) error { return c.check(ctx, args, readData) })
 	cmd.Flags().StringVar(&readData, "read-data", "", "read this `share` of the packs whole, such as 10%; all if none is given")

@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,6 +66,9 @@ func (c *cli) restore(ctx context.Context, snap, dir string, o restoreOptions) e
 	if err != nil {
 		return err
 	}
+	if err := c.spareRepository(opts); err != nil {
+		return err
+	}
 	return c.withSnapshot(ctx, snap, o.choose, func(repo *engine.Repository, id engine.ID) error {
 		if o.dryRun {
 			return c.planRestore(ctx, repo, id, opts)
@@ -78,10 +85,77 @@ func (c *cli) restore(ctx context.Context, snap, dir string, o restoreOptions) e
 	})
 }
 
+// spareRepository refuses to write into the repository, and to delete a
+// directory that holds it or an identity that opens it: that would end with every
+// snapshot gone.
+func (c *cli) spareRepository(opts engine.RestoreOptions) error {
+	place, err := c.repoPath()
+	if err != nil {
+		return err
+	}
+	repo, target := resolved(place), resolved(opts.Target)
+	scopes := []string{target}
+	if len(opts.Paths) > 0 {
+		scopes = nil
+	}
+	for _, p := range opts.Paths {
+		scopes = append(scopes, filepath.Join(target, p))
+	}
+	for _, scope := range scopes {
+		switch {
+		case beneath(scope, repo):
+			return &hinted{err: fmt.Errorf("%s is inside of the repository %s", opts.Target, place), hint: "restore into another directory; nothing was done"}
+		case opts.Delete && beneath(repo, scope):
+			return &hinted{err: fmt.Errorf("--delete would delete the repository %s, which is inside of %s", place, opts.Target), hint: "move the repository, or restore without --delete; nothing was done"}
+		case opts.Delete && c.holdsIdentity(scope):
+			return &hinted{err: fmt.Errorf("--delete would delete an identity that opens the repository, which is inside of %s", opts.Target), hint: "move the identity, or restore without --delete; nothing was done"}
+		}
+	}
+	return nil
+}
+
+// holdsIdentity tells whether an identity file lies in the directory.
+func (c *cli) holdsIdentity(dir string) bool {
+	files := c.identityFiles()
+	if path, err := c.identityPath(); err == nil {
+		files = append(slices.Clone(files), path)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		_, err := os.Lstat(file)
+		return err == nil && beneath(resolved(file), dir)
+	})
+}
+
+// resolved returns the absolute path behind symbolic links, as far as it exists.
+func resolved(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		return real
+	}
+	if parent := filepath.Dir(abs); parent != abs {
+		return filepath.Join(resolved(parent), filepath.Base(abs))
+	}
+	return abs
+}
+
+// beneath tells if path is dir or below it.
+func beneath(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
 func (o *restoreOptions) engineOptions(dir string) (engine.RestoreOptions, error) {
 	opts := engine.RestoreOptions{
 		Target: dir, Paths: o.paths, Delete: o.delete,
 		Rescan: o.rescan, Privileged: o.privileged, Sync: o.sync,
+	}
+	for _, p := range o.paths {
+		if p == "" || slices.Contains(strings.Split(p, "/"), "..") {
+			return opts, &usageError{err: fmt.Errorf("--path=%s is not a path of a snapshot", p)}
+		}
 	}
 	if o.noOwner {
 		o.owner = "caller"

@@ -118,6 +118,9 @@ func (c *cli) snapshot(ctx context.Context, dir string, o snapshotOptions) error
 	if err := checkSource(dir); err != nil {
 		return err
 	}
+	if place, err := c.repoPath(); err == nil && beneath(resolved(place), resolved(dir)) {
+		c.talk.warn("the repository %s lies in %s: each snapshot saves it too; leave it out with --exclude", place, dir)
+	}
 	return c.withStore(ctx, func(store *file.Store, repo *engine.Repository) error {
 		if o.parent != "" {
 			if opts.Parent, err = repo.Resolve(ctx, o.parent, engine.Filter{}); err != nil {

@@ -61,7 +61,7 @@ type failure struct {
 	hint    string // empty if there is nothing to add
 }
 
-const hintDamaged = "run `snapctl check --read-data` to see what is affected"
+const hintDamaged = "run `snapctl check --read-data` to see what is affected; a lost index comes back by `snapctl repair index`"
 
 // classes are tried in order: the first that matches decides.
 var classes = []struct {

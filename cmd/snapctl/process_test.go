@@ -33,7 +33,7 @@ var built struct {
 	err  error
 }
 
-func binary(t *testing.T) string {
+func program(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
 		if built.dir, built.err = os.MkdirTemp("", "snapctl-test-"); built.err != nil {
@@ -88,7 +88,7 @@ func newMachine(t *testing.T) *machine {
 
 func machineAt(t *testing.T, dir, repo, state string) *machine {
 	t.Helper()
-	m := &machine{t: t, binary: binary(t), dir: dir, repo: repo, state: state, ws: filepath.Join(dir, "ws"), home: filepath.Join(dir, "home")}
+	m := &machine{t: t, binary: program(t), dir: dir, repo: repo, state: state, ws: filepath.Join(dir, "ws"), home: filepath.Join(dir, "home")}
 	for _, dir := range []string{m.ws, m.home} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)

@@ -37,15 +37,17 @@ type spec struct {
 func newRootCommand(c *cli) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	root := &cobra.Command{
-		Use:               "snapctl",
-		Short:             "save and restore the workspaces of sandboxes",
-		Long:              rootLong,
-		Example:           "  snapctl init\n  snapctl snapshot /workspace\n  snapctl restore latest /workspace",
-		Annotations:       map[string]string{annotationExits: exitTable(exitCodes())},
-		Version:           buildVersion().Version,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Use:           "snapctl",
+		Short:         "save and restore the workspaces of sandboxes",
+		Long:          rootLong,
+		Example:       "  snapctl init\n  snapctl snapshot /workspace\n  snapctl restore latest /workspace",
+		Annotations:   map[string]string{annotationExits: exitTable(exitCodes())},
+		Version:       buildVersion().Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// The hint has the suggestions: an error is one line.
+		DisableSuggestions: true,
+		CompletionOptions:  cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRun: func(*cobra.Command, []string) {
 			c.talk.json, c.talk.quiet, c.talk.verbose = c.globals.json, c.globals.quiet, c.globals.verbose
 		},

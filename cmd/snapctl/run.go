@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -48,12 +50,28 @@ func run(ctx context.Context, args []string, std streams, lookup func(string) (s
 	err := root.ExecuteContext(ctx)
 	c.talk.done()
 	if !c.started && err != nil && !errors.As(err, new(*usageError)) {
-		err = &usageError{err: err, hint: "`snapctl --help` shows the commands"}
+		err = &usageError{err: err, hint: hintCommands(root, args)}
 	}
 	if flushErr := c.out.Flush(); flushErr != nil && err == nil {
 		err = fmt.Errorf("write output: %w", flushErr)
 	}
 	return c.finish(ctx, err)
+}
+
+// hintCommands says what commands there are, or which of them was meant.
+func hintCommands(root *cobra.Command, args []string) string {
+	cmd, rest, err := root.Find(args)
+	if err == nil && cmd != root {
+		return fmt.Sprintf("`%s --help` shows how it is used", cmd.CommandPath())
+	}
+	hint := "`snapctl --help` shows the commands"
+	if len(rest) > 0 {
+		root.SuggestionsMinimumDistance = 2
+		if near := root.SuggestionsFor(rest[0]); len(near) > 0 {
+			hint = "did you mean " + strings.Join(near, " or ") + "? " + hint
+		}
+	}
+	return hint
 }
 
 // finish tells what went wrong, if something did, and picks the exit code.

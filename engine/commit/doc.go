@@ -2,7 +2,7 @@
 // at once and for good, while any number of other writers publish and
 // collectors delete, without locks and without trusting clocks.
 //
-// The steps of a writer; docs/collection.md has the argument:
+// The steps of a writer; docs/format.md has the objects:
 //
 //	W1  read the dead lists of gc/: the view ([ReadView])
 //	W2  reuse blobs only from packs in no dead list of the view
@@ -41,6 +41,8 @@ var (
 	ErrLost = errors.New("attempt was overtaken by a collection; start over")
 	// ErrNotFound says that there is no such snapshot.
 	ErrNotFound = errors.New("no such snapshot")
+	// ErrForeign says that an object has no name of ours. It does no harm.
+	ErrForeign = errors.New("not an object of a repository")
 	// ErrDamaged says that a stored object is not what was written.
 	ErrDamaged = wire.ErrDamaged
 )

@@ -17,7 +17,7 @@ import (
 type Rescuer interface {
 	// Rescue makes sure that every blob reachable from the record has a copy
 	// outside the packs of avoid, in an indexed pack, and returns the packs of the
-	// whole snapshot, none of them in avoid. A blob that cannot be had is an error.
+	// whole snapshot, none of them in avoid. ErrLost if a blob cannot be had.
 	Rescue(ctx context.Context, record Record, avoid index.PackSet) ([]packfile.Name, error)
 }
 
@@ -58,7 +58,11 @@ type Published struct {
 func putPending(ctx context.Context, repo Repo, session Session, record Record) error {
 	content := record.Encode()
 	sealed := repo.Sealer.Seal(nil, seal.Pending, content, content)
-	_, err := repo.Store.Put(ctx, pendingKey(session), bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
+	key := pendingKey(session)
+	_, err := repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
+	if errors.Is(err, objectstore.ErrExist) { // by a put of ours, whose answer was lost
+		return readBack(ctx, repo, key, sealed, err)
+	}
 	return err
 }
 
@@ -84,7 +88,7 @@ func settle(ctx context.Context, repo Repo, record Record, view View, rescuer Re
 		if meets(record.Packs, view.Dead) {
 			packs, err := rescuer.Rescue(ctx, record, view.Avoid())
 			if err != nil {
-				return record, view, fmt.Errorf("%w: %w", ErrLost, err)
+				return record, view, err
 			}
 			record.Packs = packs
 		}
@@ -127,5 +131,5 @@ func readBack(ctx context.Context, repo Repo, key string, own []byte, putErr err
 	case isGone(err):
 		return putErr
 	}
-	return fmt.Errorf("cannot tell whether the snapshot was published: %w", errors.Join(putErr, err))
+	return fmt.Errorf("cannot tell whether %s was put: %w", key, errors.Join(putErr, err))
 }

@@ -3,6 +3,7 @@ package commit
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -141,7 +142,7 @@ func TestViewReadsOnlyWhatIsNew(t *testing.T) {
 func TestFailedRescueWithdraws(t *testing.T) {
 	var repo Repo
 	repo = afterPending(func() { place(t, repo, 1, "condemned", 2) })
-	gone := errors.New("blob is gone")
+	gone := fmt.Errorf("%w: blob is gone", ErrLost)
 	_, err := Publish(t.Context(), repo, NewSession(), newRecord(2), View{}, &rescueInto{err: gone})
 	if !errors.Is(err, ErrLost) || !errors.Is(err, gone) {
 		t.Errorf("error %v, want ErrLost with its cause", err)
@@ -214,10 +215,26 @@ func TestPublishSurvivesEveryFault(t *testing.T) {
 	}
 }
 
-func TestLostAnswerOfTheCommitIsSuccess(t *testing.T) {
-	store := fault.New(mem.New(), fault.On(fault.Put, snapshotPrefix, fault.Repeat()))
-	if _, err := Publish(t.Context(), newRepo(store), NewSession(), newRecord(1), View{}, noRescue{t}); err != nil {
-		t.Errorf("a put that was repeated after a lost answer: %v", err)
+func TestLostAnswerIsSuccess(t *testing.T) {
+	for _, prefix := range []string{pendingPrefix, snapshotPrefix} {
+		store := fault.New(mem.New(), fault.On(fault.Put, prefix, fault.Repeat()))
+		if _, err := Publish(t.Context(), newRepo(store), NewSession(), newRecord(1), View{}, noRescue{t}); err != nil {
+			t.Errorf("a put below %s that was repeated after a lost answer: %v", prefix, err)
+		}
+	}
+}
+
+// A snapshot that was forgotten after it was listed is not taken for damaged.
+func TestLoadOfATombstone(t *testing.T) {
+	repo := newRepo(mem.New())
+	published, err := Publish(t.Context(), repo, NewSession(), newRecord(1), View{}, noRescue{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := Ref{ID: published.ID, Session: published.Session}
+	put(t, repo, ref.Key(), repo.Sealer.Seal(nil, seal.Tombstone, []byte{forgotten}, []byte{forgotten}))
+	if _, err := Load(t.Context(), repo, ref); !errors.Is(err, ErrNotFound) {
+		t.Errorf("load: %v", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/snapctl/snapctl/packfile/blob"
 	"github.com/snapctl/snapctl/packfile/seal"
+	"github.com/snapctl/snapctl/providers/objectstore"
 )
 
 // Ref is a published snapshot as a listing shows it.
@@ -21,8 +22,9 @@ type Ref struct {
 func (r Ref) Key() string { return snapshotKey(r.ID, r.Session) }
 
 // List yields the published snapshots in the order of their ids; one that was
-// published twice comes twice in a row. Tombstones are passed over. Objects
-// whose names are no snapshots' are an error, last.
+// published twice comes twice in a row. Tombstones are passed over,
+// and so are objects whose names are no snapshots', such as copies that a tool
+// for synchronising left: Verify names them.
 func List(ctx context.Context, repo Repo, prefix string) iter.Seq2[Ref, error] {
 	return func(yield func(Ref, error) bool) {
 		for info, err := range repo.Store.List(ctx, snapshotPrefix+prefix, "") {
@@ -34,8 +36,11 @@ func List(ctx context.Context, repo Repo, prefix string) iter.Seq2[Ref, error] {
 				continue
 			}
 			ref, err := parseSnapshotKey(info.Key)
+			if err != nil {
+				continue
+			}
 			ref.Size = info.Size
-			if !yield(ref, err) || err != nil {
+			if !yield(ref, nil) {
 				return
 			}
 		}
@@ -46,19 +51,23 @@ func parseSnapshotKey(key string) (Ref, error) {
 	id, session, ok := strings.Cut(strings.TrimPrefix(key, snapshotPrefix), "/")
 	parsed, err := blob.ParseID(id)
 	if !ok || err != nil || session == "" {
-		return Ref{}, fmt.Errorf("%s: %w: not the key of a snapshot", key, ErrDamaged)
+		return Ref{}, fmt.Errorf("%s: %w", key, ErrForeign)
 	}
 	return Ref{ID: parsed, Session: Session(session)}, nil
 }
 
 // Load reads one published snapshot. ErrNotFound if it was forgotten meanwhile.
 func Load(ctx context.Context, repo Repo, ref Ref) (Record, error) {
-	content, err := readObject(ctx, repo, ref.Key(), seal.Snapshot)
-	if isGone(err) {
+	sealed, err := objectstore.ReadAll(ctx, repo.Store, ref.Key(), maxObject)
+	if isGone(err) || err == nil && len(sealed) == tombstoneSize {
 		return Record{}, fmt.Errorf("%s: %w", ref.Key(), ErrNotFound)
 	}
 	if err != nil {
 		return Record{}, err
+	}
+	content, err := repo.Sealer.Open(nil, seal.Snapshot, sealed, seal.MaxContent)
+	if err != nil {
+		return Record{}, failed(ref.Key(), err)
 	}
 	record, err := DecodeRecord(content)
 	if err != nil {

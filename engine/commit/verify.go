@@ -52,11 +52,14 @@ func verifyLabels(ctx context.Context, repo Repo, yield func(string, error) bool
 }
 
 // verifyTombstones finds objects that only look like tombstones: snapshots that
-// were cut off.
+// were cut off. And objects that have no name of ours.
 func verifyTombstones(ctx context.Context, repo Repo, yield func(string, error) bool) bool {
 	for info, err := range repo.Store.List(ctx, snapshotPrefix, "") {
 		if err != nil {
 			return yield(snapshotPrefix, err)
+		}
+		if _, err := parseSnapshotKey(info.Key); err != nil && !yield(info.Key, err) {
+			return false
 		}
 		if info.Size != tombstoneSize {
 			continue

@@ -82,7 +82,7 @@ func listGenerations(ctx context.Context, store objectstore.Store, n uint64) ([]
 		}
 		number, kind, err := parseGenerationKey(info.Key)
 		if err != nil {
-			return nil, err
+			continue // not ours, such as a console's folder marker: Verify names it
 		}
 		if len(all) == 0 || all[len(all)-1].number != number {
 			all = append(all, generation{number: number})
@@ -103,7 +103,7 @@ func parseGenerationKey(key string) (n uint64, kind string, err error) {
 	digits, kind, ok := strings.Cut(strings.TrimPrefix(key, gcPrefix), "/")
 	n, perr := strconv.ParseUint(digits, 10, 64)
 	if !ok || perr != nil || n == 0 || generationKey(n, kind) != key || kind != "condemned" && kind != "final" {
-		return 0, "", fmt.Errorf("%s: %w: not the key of a collection", key, ErrDamaged)
+		return 0, "", fmt.Errorf("%s: %w", key, ErrForeign)
 	}
 	return n, kind, nil
 }

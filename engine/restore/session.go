@@ -173,7 +173,10 @@ func (s *session) failed(ctx context.Context, op string, at place, err error) er
 		return nil
 	}
 	own := &Error{Op: op, Path: at.path(), Err: explain(err)}
-	if isFatal(ctx, err) {
+	switch {
+	case isFatal(ctx, err) && isLocal(err): // of the target as a whole
+		return &Error{Op: "restore to", Path: s.opts.Target, Err: own}
+	case isFatal(ctx, err):
 		return own
 	}
 	s.rep.fail(own.Path, own)

@@ -147,6 +147,34 @@ func TestFreshFilesAreReadAgain(t *testing.T) {
 	}
 }
 
+// Content that one name was read as, too soon after a change, is not to be
+// believed for another name either, however late that is looked at.
+func TestFreshContentOfAnotherNameIsReadAgain(t *testing.T) {
+	s := newSource(t)
+	write(t, s.path("a/one"), strings.Repeat("x", minLinkedContent))
+	must(t, os.MkdirAll(s.path("b"), 0o755))
+	must(t, os.Link(s.path("a/one"), s.path("b/two")))
+	var st unix.Stat_t
+	must(t, unix.Stat(s.path("a/one"), &st))
+	soon, late := timeOf(st.Ctim).Time(), timeOf(st.Ctim).Time().Add(time.Second)
+	asked := 0
+	first := s.snapshot(func(o *Options) {
+		o.Workers = 1
+		o.Now = func() time.Time { // of the root, of a, of b
+			if asked++; asked == 3 {
+				return late
+			}
+			return soon
+		}
+	})
+	if asked != 3 || first.FilesRead != 1 {
+		t.Fatalf("asked %d times, %d files read", asked, first.FilesRead)
+	}
+	if r := s.snapshot(func(o *Options) { o.Now = func() time.Time { return late } }); r.FilesReused != 0 {
+		t.Errorf("%d names were believed", r.FilesReused)
+	}
+}
+
 func TestFresh(t *testing.T) {
 	now := time.Unix(1000, 0)
 	at := func(d time.Duration) manifest.Time { return manifest.TimeOf(now.Add(d)) }
@@ -375,4 +403,47 @@ func TestCacheOnFullDisk(t *testing.T) {
 		t.Errorf("error %v, counts %+v", r.CacheErr, r.Counts)
 	}
 	cache.Close() // fails as well
+}
+
+// The rest of a large directory that cannot be opened again is reported, and no
+// record of it is left behind the node that lacks it.
+func TestRestOfADirectoryIsLost(t *testing.T) {
+	for _, c := range []struct {
+		err        error
+		vanished   uint64
+		unreadable uint64
+	}{{errMoved, 2, 0}, {unix.EACCES, 0, 1}} {
+		folder := t.TempDir()
+		cache, err := statcache.Open(folder, statcache.Identity{})
+		must(t, err)
+		session := func() *statcache.Session {
+			s, err := cache.Session()
+			must(t, err)
+			return s
+		}
+		old := session()
+		for _, name := range []string{"a", "b", "c"} {
+			first := strings.TrimPrefix(name, "a") // the first run begins the directory
+			must(t, old.Put(nil, first, blob.ID{}, func(yield func(*statcache.Entry) bool) { yield(&statcache.Entry{Name: name}) }))
+		}
+		must(t, old.Close())
+		must(t, cache.Close())
+		cache, err = statcache.Open(folder, statcache.Identity{})
+		must(t, err)
+		w := &worker{ctx: t.Context(), writer: newStore().writer(), session: session(), walk: &walk{
+			opts: Options{Now: time.Now}, sched: newScheduler(1), omissions: new(omissions)}}
+		d := &dir{linkDir: -1, next: 1, list: &listing{block: "abc", names: []listed{{off: 0, len: 1}, {off: 1, len: 1}, {off: 2, len: 1}}}}
+		must(t, w.miss(task{what: nextBatch, dir: d}, c.err))
+		must(t, w.session.Close())
+		if n := w.result.Counts; n.Vanished != c.vanished || n.Unreadable != c.unreadable {
+			t.Errorf("%v: counts %+v", c.err, n)
+		}
+		after := session()
+		var e statcache.Entry
+		if after.Seek(nil, "c").Find("c", &e) {
+			t.Errorf("%v: the record of what is lost is still there", c.err)
+		}
+		must(t, after.Close())
+		must(t, cache.Close())
+	}
 }

@@ -50,7 +50,7 @@ func (w *worker) readFile(d *dir, dirfd, i int) error {
 	e := &d.entries[i]
 	if e.status.nlink > 1 {
 		if c := w.walk.links.known(&e.status); c != nil {
-			e.content, e.xattrs = c.content, c.xattrs
+			e.content, e.xattrs, e.fresh = c.content, c.xattrs, c.fresh
 			return nil
 		}
 	}
@@ -63,19 +63,19 @@ func (w *worker) readFile(d *dir, dirfd, i int) error {
 		case err != nil || e.omitted:
 			return err
 		case still:
-			w.noteFile(e)
+			w.noteFile(d, e)
 			return nil
 		case attempt == maxAttempts:
 			e.fresh = true
 			w.report(d.pathOf(e.name), manifest.TornFile, tornReason)
-			w.noteFile(e)
+			w.noteFile(d, e)
 			return nil
 		}
 	}
 }
 
 // noteFile counts a file that was read.
-func (w *worker) noteFile(e *entry) {
+func (w *worker) noteFile(d *dir, e *entry) {
 	size := e.status.Size
 	w.result.FilesRead++
 	w.unsaved += size
@@ -83,7 +83,8 @@ func (w *worker) noteFile(e *entry) {
 	progress.Files.Add(1)
 	progress.Bytes.Add(uint64(size))
 	if e.status.nlink > 1 && size >= minLinkedContent && !e.fresh {
-		w.walk.links.remember(&linkedContent{status: e.status, content: e.content, xattrs: e.xattrs})
+		w.walk.links.remember(&linkedContent{
+			status: e.status, content: e.content, xattrs: e.xattrs, fresh: fresh(&e.status.Stat, d.now, d.granule)})
 	}
 }
 

@@ -32,6 +32,7 @@ type linkedContent struct {
 	status  status
 	content manifest.Content
 	xattrs  []manifest.Xattr
+	fresh   bool // not to be believed the next time, under any name
 }
 
 // minLinkedContent is the size from which content is remembered for further

@@ -82,6 +82,10 @@ func (w *worker) replaced(d *dir, dirfd, i int) error {
 		e.omitted = true
 		return nil
 	}
+	if e.tries == 1 && e.status.kind() == manifest.Dir && st.kind() != manifest.Dir {
+		// What was in it may live on under another name that was not listed.
+		w.report(d.pathOf(e.name), manifest.TornFile, "a directory when it was listed, then replaced")
+	}
 	*e = entry{name: e.name, status: st, tries: e.tries, node: e.node}
 	switch {
 	case st.kind() == manifest.File:

@@ -109,6 +109,23 @@ func TestReplacedForEver(t *testing.T) {
 	}
 }
 
+// A directory that was moved away while the walk was elsewhere may live on under
+// a name that was not listed: what is in it is not saved, and that is said.
+func TestMovedDirectoryIsReported(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "old", "file"), "content")
+	s := newStore()
+	result := mustWalk(t, s, dir, oneWorker(hooks{beforeOpen: func(p string) {
+		if p == "old" {
+			must(t, os.Rename(filepath.Join(dir, "old"), filepath.Join(dir, "renamed")))
+			must(t, os.Symlink("/etc", filepath.Join(dir, "old")))
+		}
+	}}))
+	if !result.Torn() || len(result.Omissions) != 1 || result.Omissions[0].Path != "old" || result.Omissions[0].Class != manifest.TornFile {
+		t.Errorf("counts %+v, omissions %+v", result.Counts, result.Omissions)
+	}
+}
+
 func TestChangedWhileRead(t *testing.T) {
 	old := strings.Repeat("0123456789", 20_000)
 	cases := []struct {

@@ -100,15 +100,32 @@ func (w *worker) miss(t task, err error) error {
 			}
 		}
 	case nextBatch:
-		if outOfResources(err) {
+		if err := w.loseRest(d, err); err != nil {
 			return err
 		}
-		w.result.Counts.Vanished += uint64(len(d.list.names) - d.next)
-		w.startBatch(d)
-		d.next = len(d.list.names)
-		d.pending.Store(1)
 	}
 	return w.complete(d)
+}
+
+// loseRest leaves out what was not looked at yet of a directory that cannot be
+// opened again. What is recorded of it goes too: behind the node that lacks it,
+// it would be believed as part of that.
+func (w *worker) loseRest(d *dir, err error) error {
+	switch {
+	case outOfResources(err):
+		return fmt.Errorf("walk %q: %w", d.path(), err)
+	case isGone(err):
+		w.result.Counts.Vanished += uint64(len(d.list.names) - d.next)
+	default:
+		w.report(d.path(), manifest.Unreadable, err.Error())
+	}
+	if w.session != nil {
+		w.noteCache(w.session.DropTree([]byte(d.path())))
+	}
+	w.startBatch(d)
+	d.next = len(d.list.names)
+	d.pending.Store(1)
+	return nil
 }
 
 // complete tells that a child, a run or the taking of a batch is complete, and

@@ -119,6 +119,7 @@ func TestCursorTellsDifferences(t *testing.T) {
 		put(t, s, "x", "", blob.ID{1}, withDirs("a", "d1", "d2", "f", "z")...)
 		put(t, s, "x-", "", blob.ID{2}, named("other")...)
 		put(t, s, "x/y", "", blob.ID{3}, named("below")...)
+		put(t, s, "dirs", "", blob.ID{}, withDirs("d1", "d2", "d3")...)
 		put(t, s, "runs", "", blob.ID{}, withDirs("a", "b")...)
 		put(t, s, "runs", "m", blob.ID{}, withDirs("m", "n")...)
 		put(t, s, "runs", "p", blob.ID{}, withDirs("p", "q")...)
@@ -145,6 +146,8 @@ func TestCursorTellsDifferences(t *testing.T) {
 		{path: "runs", first: "n", names: []string{"n", "o", "q"}, found: 2, passed: []string{"p"}},
 		{path: "runs", first: "b", limit: "n", names: []string{"b", "m"}, found: 2, passed: []string{"m"}},
 		{path: "runs", first: "c", limit: "n", names: []string{"m"}, found: 1, passed: []string{"m"}},
+		{path: "dirs", first: "d3", names: []string{"d3"}, found: 1}, // those before it are of another batch
+		{path: "dirs", first: "d2", gone: []string{"d2", "d3"}},
 	}
 	session(t, c, func(s *Session) {
 		if got := s.Node([]byte("runs")); got != (blob.ID{7}) {

@@ -12,10 +12,10 @@ type Cursor struct {
 	session *Session
 	prefix  []byte // of the keys of the directory
 	d       decoder
-	name    []byte // of the entry that comes next; nil at the end of a run
-	ended   bool   // there is no further run
-	exact   bool   // every entry of the one run was found
-	first   string
+	name    []byte   // of the entry that comes next; nil at the end of a run
+	ended   bool     // there is no further run
+	exact   bool     // every entry of the one run was found
+	first   string   // name that it was put at; empty for the first entry
 	passed  []string // first names of further runs that were opened
 	gone    []string // directories that were not asked for
 }
@@ -114,8 +114,8 @@ func (c *Cursor) Find(name string, e *Entry) bool {
 			skipped = string(c.name)
 		}
 		c.d.entry(e)
-		if !found && !e.Node.IsZero() {
-			c.gone = append(c.gone, skipped)
+		if !found {
+			c.missed(skipped, e)
 		}
 		bad := c.d.bad
 		c.advance()
@@ -157,10 +157,16 @@ func (c *Cursor) Drain(limit string) {
 		c.exact = false
 		name := string(c.name)
 		c.d.entry(&e)
-		if !e.Node.IsZero() {
-			c.gone = append(c.gone, name)
-		}
+		c.missed(name, &e)
 		c.advance()
+	}
+}
+
+// missed notes an entry that was not asked for. What comes before the cursor's
+// first name belongs to an earlier batch of the walk.
+func (c *Cursor) missed(name string, e *Entry) {
+	if name >= c.first && !e.Node.IsZero() {
+		c.gone = append(c.gone, name)
 	}
 }
 
