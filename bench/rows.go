@@ -233,10 +233,19 @@ func (b *bench) restoredOver(ctx context.Context, t tool, r row, workspace, targ
 	if t.name == "restic" { // it restores the absolute path below the target
 		tree = filepath.Join(target, workspace)
 	}
-	if err := mutations[r.change](tree, uint64(n)); err != nil {
-		return sample{}, err
+	if t.restoreOver != nil {
+		if err := mutations[r.change](tree, uint64(n)); err != nil {
+			return sample{}, err
+		}
 	}
-	s, err := b.timed(ctx, t, t.restoreOver, workspace, target)
+	command := t.restoreOver
+	if command == nil {
+		if err := b.emptyTarget(t, target); err != nil {
+			return sample{}, err
+		}
+		command = t.restore
+	}
+	s, err := b.timed(ctx, t, command, workspace, target)
 	if n == b.runs {
 		os.RemoveAll(target)
 	}

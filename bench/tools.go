@@ -87,15 +87,23 @@ func resticTool(dir string) tool {
 	command := func(args ...string) []string { return append([]string{"restic", "--quiet", "--repo", repo}, args...) }
 	return tool{
 		name: "restic", repo: repo,
-		env:     []string{"RESTIC_PASSWORD=bench", "XDG_CACHE_HOME=" + filepath.Join(dir, "cache")},
-		ready:   [][]string{command("init", "--repository-version", "2")},
-		save:    command("backup", "$WS"),
-		restore: command("restore", "latest", "--target", "$TO"),
-		// --overwrite came with 0.17; an older restic has no such restore and
-		// is measured writing everything again.
-		restoreOver: command("restore", "latest", "--target", "$TO"),
+		env:         []string{"RESTIC_PASSWORD=bench", "XDG_CACHE_HOME=" + filepath.Join(dir, "cache")},
+		ready:       [][]string{command("init", "--repository-version", "2")},
+		save:        command("backup", "$WS"),
+		restore:     command("restore", "latest", "--target", "$TO"),
+		restoreOver: overwriting(command("restore", "latest", "--target", "$TO")),
 		verify:      command("check", "--read-data"),
 	}
+}
+
+// overwriting adds the option that came with restic 0.17. An older one fails on
+// every symbolic link that is there; the way over a tree is then to remove it.
+func overwriting(restore []string) []string {
+	help, err := exec.Command("restic", "restore", "--help").Output()
+	if err != nil || !strings.Contains(string(help), "--overwrite") {
+		return nil
+	}
+	return append(restore, "--overwrite", "if-changed", "--delete")
 }
 
 func kopiaTool(dir string) tool {

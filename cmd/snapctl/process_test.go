@@ -213,12 +213,16 @@ type tree map[string]uint64
 
 func (tr tree) content(path string) []byte {
 	random := rand.New(rand.NewPCG(tr[path], uint64(len(path))))
-	content := []byte(path + "\n")
-	for size := 200 + random.IntN(6000); len(content) < size; {
-		content = fmt.Appendf(content, "%x\n", random.Uint64())
-	}
-	return content
+	at, size := random.IntN(len(noise)-6000), 200+random.IntN(5800)
+	return fmt.Appendf(nil, "%s %d\n%s", path, tr[path], noise[at:at+size])
 }
+
+// noise is what files are cut from.
+var noise = func() []byte {
+	noise := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	return noise
+}()
 
 // put changes, or makes, a file of the tree and of the directory.
 func (tr tree) put(t *testing.T, dir, path string, version uint64) {

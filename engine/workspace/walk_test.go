@@ -189,6 +189,13 @@ func TestWalkStoresEverything(t *testing.T) {
 	}
 }
 
+func onOverlay(t *testing.T, dir string) bool {
+	t.Helper()
+	var st unix.Statfs_t
+	must(t, unix.Statfs(dir, &st))
+	return st.Type == unix.OVERLAYFS_SUPER_MAGIC
+}
+
 func TestDevices(t *testing.T) {
 	dir := t.TempDir()
 	err := unix.Mknod(filepath.Join(dir, "null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
@@ -196,13 +203,17 @@ func TestDevices(t *testing.T) {
 		t.Fatal("device nodes can be made by root only")
 	}
 	must(t, err)
-	must(t, unix.Mknod(filepath.Join(dir, "whiteout"), unix.S_IFCHR, int(unix.Mkdev(0, 0))))
+	want := map[string]manifest.Device{"null": {Major: 1, Minor: 3}, "disk": {Major: 259, Minor: 300}}
+	if !onOverlay(t, dir) { // there such a node is how the filesystem itself marks what was deleted
+		must(t, unix.Mknod(filepath.Join(dir, "whiteout"), unix.S_IFCHR, int(unix.Mkdev(0, 0))))
+		want["whiteout"] = manifest.Device{}
+	}
 	must(t, unix.Mknod(filepath.Join(dir, "disk"), unix.S_IFBLK|0o600, int(unix.Mkdev(259, 300))))
 	s := newStore()
 	result := mustWalk(t, s, dir, nil)
 	checkAgainstDisk(t, s, dir, result)
 	tree := mustTree(t, s, result)
-	for name, want := range map[string]manifest.Device{"null": {Major: 1, Minor: 3}, "whiteout": {}, "disk": {Major: 259, Minor: 300}} {
+	for name, want := range want {
 		if tree[name].Device != want {
 			t.Errorf("%s has device %v, want %v", name, tree[name].Device, want)
 		}
