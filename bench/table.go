@@ -36,7 +36,7 @@ func (b *bench) print(r row, tools []tool, samples map[string][]sample) {
 	for _, t := range tools {
 		c := costOf(samples[t.name])
 		f.Tools[t.name] = c
-		fmt.Printf("  %-9s %7.3f s wall %7.3f s cpu %5d MiB peak %10.3f MB\n", t.name, c.Wall, c.CPU, c.RSS>>20, float64(c.Bytes)/1e6)
+		fmt.Printf("  %-9s %7.3f s wall %7.3f s cpu %s peak %10.3f MB\n", t.name, c.Wall, c.CPU, mebibytes(c.RSS), float64(c.Bytes)/1e6)
 	}
 	for _, g := range r.goals {
 		f.Goals = append(f.Goals, judge(g, samples)...)
@@ -49,6 +49,14 @@ func (b *bench) print(r row, tools []tool, samples map[string][]sample) {
 		fmt.Printf("  %-5s / %-9s %5.2f x, goal %.2f x: %s\n", v.What, v.Against, v.Ratio, v.Goal, word)
 	}
 	b.figures = append(b.figures, f)
+}
+
+// mebibytes prints a peak, or that it is too small to tell.
+func mebibytes(n int64) string {
+	if n == 0 {
+		return "  small    "
+	}
+	return fmt.Sprintf("%5d MiB", n>>20)
 }
 
 func costOf(samples []sample) cost {

@@ -17,7 +17,7 @@ import (
 type Run struct {
 	Wall time.Duration
 	CPU  time.Duration // user and system, of the process and its children
-	RSS  int64         // peak of the process, bytes
+	RSS  int64         // peak of the process, bytes; 0 if it was below that of this program
 }
 
 // Command runs a command to its end. Its output is kept only for the error.
@@ -35,9 +35,19 @@ func Command(ctx context.Context, env []string, name string, args ...string) (Ru
 	state := cmd.ProcessState
 	run.CPU = state.UserTime() + state.SystemTime()
 	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
-		run.RSS = usage.Maxrss << 10 // Linux counts KiB
+		run.RSS = above(usage.Maxrss)
 	}
 	return run, nil
+}
+
+// above returns a peak in bytes, or 0 if it may not be the child's: a new process
+// starts with the memory of its parent, and Linux keeps that peak over exec.
+func above(kib int64) int64 {
+	var own syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil || kib <= own.Maxrss {
+		return 0
+	}
+	return kib << 10
 }
 
 func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }

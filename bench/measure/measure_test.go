@@ -8,8 +8,12 @@ import (
 
 func TestCommandAccounts(t *testing.T) {
 	run, err := Command(t.Context(), []string{"WORD=there"}, "sh", "-c", `test "$WORD" = there`)
-	if err != nil || run.Wall <= 0 || run.RSS <= 0 {
+	if err != nil || run.Wall <= 0 || run.RSS != 0 { // a shell is smaller than this program
 		t.Errorf("%+v, %v", run, err)
+	}
+	large := `x=$(head -c 300000000 /dev/zero | tr '\0' x); test ${#x} = 300000000`
+	if run, err = Command(t.Context(), nil, "sh", "-c", large); err != nil || run.RSS < 300_000_000 {
+		t.Errorf("a process of 300 MB: %+v, %v", run, err)
 	}
 	if _, err := Command(t.Context(), nil, "sh", "-c", "echo because >&2; exit 3"); err == nil || !strings.Contains(err.Error(), "because") {
 		t.Errorf("a failing command: %v", err)
