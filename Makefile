@@ -20,7 +20,7 @@ install: build ## install as $(PREFIX)/bin/$(NAME): snapd ships a program of the
 	install -D -m 0755 bin/snapctl $(DESTDIR)$(PREFIX)/bin/$(NAME)
 
 test: ## every test that needs no server, with the race detector
-	.ci/need git rsync
+	.ci/need git rsync /usr/bin/time
 	$(GO) test -race -timeout 25m ./...
 
 test-servers: ## the suites that need real filesystems or servers; started and stopped here

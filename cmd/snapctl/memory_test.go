@@ -4,7 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/snapctl/snapctl/engine/config"
@@ -18,8 +21,8 @@ import (
 )
 
 const (
-	manyBlobs   = 1 << 20
-	memoryLimit = 256 << 20
+	manyBlobs = 1 << 20
+	maxMemory = 256 << 20
 )
 
 // TestMemoryBesideALargeIndex saves ten files into a repository that others have
@@ -34,21 +37,39 @@ func TestMemoryBesideALargeIndex(t *testing.T) {
 	}
 	for _, state := range []string{"cold", "warm"} {
 		files.put(t, m.ws, "0", uint64(len(state))<<32)
-		o := m.must("snapshot", m.ws, "--json")
-		peak := o.usage.Maxrss << 10
+		o, peak := m.measured("snapshot", m.ws, "--json")
 		t.Logf("%s: peak %d MiB, %v", state, peak>>20, o.took)
-		if peak >= memoryLimit {
-			t.Errorf("%s: peak memory %d MiB, want less than %d", state, peak>>20, memoryLimit>>20)
+		if peak >= maxMemory {
+			t.Errorf("%s: peak memory %d MiB, want less than %d", state, peak>>20, maxMemory>>20)
 		}
 		target := filepath.Join(m.dir, state)
-		o = m.must("restore", o.saved(t).Snapshot, target)
+		if _, peak = m.measured("restore", o.saved(t).Snapshot, target); peak >= maxMemory {
+			t.Errorf("%s: peak memory of the restore %d MiB, want less than %d", state, peak>>20, maxMemory>>20)
+		}
 		if wrong := files.compare(target); wrong != "" {
 			t.Error(wrong)
 		}
-		if peak := o.usage.Maxrss << 10; peak >= memoryLimit {
-			t.Errorf("%s: peak memory of the restore %d MiB, want less than %d", state, peak>>20, memoryLimit>>20)
-		}
 	}
+}
+
+// measured runs what has to succeed, and returns its peak memory in bytes. A
+// small program starts it: a process begins with the peak of the one that
+// starts it, and this one is large.
+func (m *machine) measured(args ...string) (outcome, int64) {
+	m.t.Helper()
+	note := filepath.Join(m.dir, "peak")
+	starter := *m
+	starter.binary = "/usr/bin/time"
+	o := starter.must(append([]string{"-f", "%M", "-o", note, m.binary}, args...)...)
+	text, err := os.ReadFile(note)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	kib, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return o, kib << 10
 }
 
 // indexBlobs puts index segments that name so many blobs, in packs of 64 Ki.

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -101,7 +100,6 @@ func machineAt(t *testing.T, dir, repo, state string) *machine {
 type outcome struct {
 	code     int // -1: killed
 	out, err string
-	usage    *syscall.Rusage
 	took     time.Duration
 }
 
@@ -120,7 +118,7 @@ func (m *machine) start(args ...string) (cmd *exec.Cmd, wait func() outcome) {
 		if err := cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 			m.t.Error(err)
 		}
-		return outcome{cmd.ProcessState.ExitCode(), out.String(), stderr.String(), cmd.ProcessState.SysUsage().(*syscall.Rusage), time.Since(began)}
+		return outcome{cmd.ProcessState.ExitCode(), out.String(), stderr.String(), time.Since(began)}
 	}
 }
 
