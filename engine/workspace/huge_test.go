@@ -13,10 +13,10 @@ import (
 	"github.com/snapctl/snapctl/packfile/blob"
 )
 
-// A directory of a million files: memory is bounded, and one file more changes
+// A directory of a million files (see hugeDirectory): memory is bounded, and one file more changes
 // little that is stored.
 func TestHugeDirectory(t *testing.T) {
-	const files = 1_000_000
+	const files = hugeDirectory
 	s := &source{t: t, dir: shmDir(t), cache: t.TempDir(), store: newStore()}
 	s.store.light = true
 	makeEmptyFiles(t, s.dir, files)
@@ -27,10 +27,10 @@ func TestHugeDirectory(t *testing.T) {
 	if first.Counts.Files != files {
 		t.Errorf("counts %+v", first.Counts)
 	}
-	if peak := peakMemory(t); peak > before+(150<<20) {
+	if peak := peakMemory(t); peak > before+hugeMemory {
 		t.Errorf("peak memory grew from %d to %d MiB", before>>20, peak>>20)
 	}
-	write(t, s.path("f0500000x"), "")
+	write(t, s.path("f0050000x"), "")
 	second := s.snapshot(nil)
 	if second.Root == first.Root || second.FilesRead != 1 || second.Counts.Files != files+1 {
 		t.Errorf("%d files read, counts %+v", second.FilesRead, second.Counts)
