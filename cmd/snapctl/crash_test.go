@@ -52,6 +52,8 @@ func TestKilledAtRandom(t *testing.T) {
 		c.paths = append(c.paths, fmt.Sprintf("d%02d/f%04d", i%40, i))
 		c.files.put(t, c.ws, c.paths[i], c.random.Uint64())
 	}
+	c.rounds["first"] = maps.Clone(c.files)
+	c.delay = c.must("snapshot", c.ws, "--label", "round=first").took
 	repo := c.open()
 	for round := 0; c.kills < crashKills; round++ {
 		c.killSnapshot(round)
@@ -101,9 +103,6 @@ func (c *crash) killSnapshot(round int) {
 // run that was to be killed and ended before tells how long they take.
 func (c *crash) runAndMaybeKill(args ...string) outcome {
 	c.t.Helper()
-	if c.delay == 0 {
-		c.delay = c.must("version").took * 4
-	}
 	// The later of two: what is published comes late.
 	delay := max(c.random.Int64N(int64(c.delay)), c.random.Int64N(int64(c.delay)))
 	o := c.runKilled(time.Duration(delay), args...)

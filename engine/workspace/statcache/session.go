@@ -43,6 +43,9 @@ func (s *Session) Close() error {
 	if s.iter != nil && !s.cache.failed.Panicked() {
 		err = errors.Join(err, s.iter.Close())
 	}
+	if failed := s.cache.failed.Err(); err == nil && failed != nil { // in the background, or in another session
+		err = fmt.Errorf("write stat cache: %w", failed)
+	}
 	return err
 }
 
