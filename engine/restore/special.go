@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/snapctl/snapctl/engine/manifest"
@@ -80,10 +81,24 @@ func (s *session) finishSpecial(ctx context.Context, dirfd int, temp string, e *
 		return inode{}, err
 	}
 	defer o.close()
-	if !isKind(&st, kindBits[e.Kind]) || st.Nlink != 1 || st.Uid != s.place.self {
-		return inode{}, ErrChanged
+	if ours, err := s.isOurs(dirfd, temp, e, &st); err != nil || !ours {
+		return inode{}, cmp.Or(err, ErrChanged)
 	}
 	is := stateOf(&st)
 	is.isNew = true
 	return inodeOf(&st), s.apply(ctx, o, is, e, at)
+}
+
+// isOurs tells whether st, an open inode, is what makeNode made under the name
+// temp, and not something that somebody linked there meanwhile.
+//
+// One name in all is not enough: it may be the victim's own, if the link to it
+// was removed again between open and fstat. So the name must still lead there.
+func (s *session) isOurs(dirfd int, temp string, e *manifest.Entry, st *unix.Stat_t) (bool, error) {
+	named, there, err := statAt(dirfd, temp)
+	if err != nil {
+		return false, err
+	}
+	alone := st.Nlink == 1 && there && named.Nlink == 1 && inodeOf(&named) == inodeOf(st)
+	return alone && isKind(st, kindBits[e.Kind]) && st.Uid == s.place.self, nil
 }
