@@ -295,12 +295,12 @@ func TestWholePackLosesItsMark(t *testing.T) {
 	p := newPatient(t)
 	store, _ := p.operate(t, "data", flipMiddle)
 	r := (&testRepo{t: t, store: store, state: t.TempDir()}).open(store)
-	mark := "damaged/" + strings.TrimPrefix(p.objects["data"], "packs/")
+	mark := "gc/damaged/" + strings.TrimPrefix(p.objects["data"], "packs/")
 	for range 2 { // the second check finds the mark of the first
 		if _, err := r.Check(t.Context(), engine.CheckOptions{ReadData: 1}); !errors.Is(err, engine.ErrDamaged) {
 			t.Fatalf("check: %v", err)
 		}
-		if marks := objects(t, store, "damaged/"); !slices.Equal(marks, []string{mark}) {
+		if marks := objects(t, store, "gc/damaged/"); !slices.Equal(marks, []string{mark}) {
 			t.Fatalf("marks %v", marks)
 		}
 	}
@@ -310,7 +310,7 @@ func TestWholePackLosesItsMark(t *testing.T) {
 	}
 	put(t, store, p.objects["data"], read(t, p.store, p.objects["data"]))
 	r.clean()
-	if marks := objects(t, store, "damaged/"); len(marks) != 0 {
+	if marks := objects(t, store, "gc/damaged/"); len(marks) != 0 {
 		t.Errorf("marks %v", marks)
 	}
 	if again := r.snapshot(p.workspace); again.NewBlobs != 0 {

@@ -4,22 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/index"
 	"github.com/snapctl/snapctl/packfile"
 	"github.com/snapctl/snapctl/providers/objectstore"
 )
-
-// readView is step W1: the dead lists, and the packs that a check has found
-// damaged.
-func (r *Repository) readView(ctx context.Context) (commit.View, error) {
-	view, err := commit.ReadView(ctx, r.protocol(), commit.View{})
-	if err != nil {
-		return view, err
-	}
-	view.Damaged, err = commit.Damaged(ctx, r.protocol())
-	return view, err
-}
 
 // dropLost forgets packs that interrupted sessions uploaded, that no segment
 // names, and that are not in the store as they were: it may have been rolled back

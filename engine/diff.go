@@ -108,7 +108,7 @@ func (r *Repository) diffDir(ctx context.Context, a ID, dir SnapshotOptions, opt
 	if err != nil {
 		return DiffStats{}, err
 	}
-	view, err := r.readView(ctx)
+	view, err := r.view(ctx)
 	if err != nil {
 		return DiffStats{}, err
 	}

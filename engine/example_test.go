@@ -97,8 +97,8 @@ func ExampleRepository_Snapshot() {
 	defer done()
 	again, err := repo.Snapshot(context.Background(), engine.SnapshotOptions{Path: workspace, SkipUnchanged: true})
 	check(err)
-	fmt.Println(again.Snapshot == first.Snapshot, again.ReadFiles, again.StoredBytes)
-	// Output: true 0 0
+	fmt.Println(again.Snapshot == first.Snapshot, again.Skipped, again.StoredBytes)
+	// Output: true true 0
 }
 
 // A restore over an existing tree writes only what differs.

@@ -125,11 +125,16 @@ func (r *Repository) Show(ctx context.Context, id ID) (Info, error) {
 }
 
 func (r *Repository) find(ctx context.Context, id ID) (commit.Record, error) {
-	record, err := commit.Find(ctx, r.protocol(), id)
-	if errors.Is(err, commit.ErrNotFound) {
-		return record, fmt.Errorf("snapshot: %w", ErrNotFound)
-	}
+	_, record, err := r.findRef(ctx, id)
 	return record, err
+}
+
+func (r *Repository) findRef(ctx context.Context, id ID) (commit.Ref, commit.Record, error) {
+	ref, record, err := commit.Find(ctx, r.protocol(), id)
+	if errors.Is(err, commit.ErrNotFound) {
+		err = fmt.Errorf("snapshot: %w", ErrNotFound)
+	}
+	return ref, record, err
 }
 
 // MinPrefix is the shortest prefix of a snapshot id that Resolve accepts.
@@ -205,7 +210,7 @@ func (r *Repository) Fork(ctx context.Context, origin ID, opts ForkOptions) (Inf
 }
 
 func (r *Repository) fork(ctx context.Context, origin ID, opts ForkOptions) (Info, error) {
-	view, err := r.readView(ctx) // W1
+	view, err := r.view(ctx) // W1
 	if err != nil {
 		return Info{}, err
 	}
@@ -236,6 +241,7 @@ func (r *Repository) fork(ctx context.Context, origin ID, opts ForkOptions) (Inf
 	if err != nil {
 		return Info{}, retryable(err)
 	}
+	r.keepView(published.View)
 	r.opts.Events.warn("publish", published.ID.String(), published.Cleanup)
 	return Info{ID: published.ID, Manifest: &m, Labels: maps.Clone(opts.Labels)}, nil
 }
@@ -244,7 +250,7 @@ func (r *Repository) fork(ctx context.Context, origin ID, opts ForkOptions) (Inf
 // view, storing again what is.
 func (r *Repository) settleOld(ctx context.Context, view commit.View, record commit.Record) (commit.View, commit.Record, error) {
 	for _, name := range record.Packs {
-		if view.Dead.Has(name) {
+		if view.Avoid().Has(name) {
 			packs, err := r.rescuer().Rescue(ctx, record, view.Avoid())
 			record.Packs = packs
 			return view, record, err

@@ -16,9 +16,8 @@ func (c *checker) readMarks(ctx context.Context) error {
 	if err != nil && !errors.Is(err, ErrDamaged) {
 		return err
 	}
-	c.dead = view.Dead
-	c.marked, err = commit.Damaged(ctx, c.r.protocol())
-	return err
+	c.dead, c.marked = view.Dead, view.Damaged
+	return nil
 }
 
 // moveToFront puts the names that are chosen before the others, and returns their

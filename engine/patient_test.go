@@ -118,7 +118,7 @@ func newPatient(t *testing.T) *patient {
 	p.objects["label"] = objects(t, p.store, "labels/")[0]
 	p.objects["snapshot"] = objects(t, p.store, "snapshots/"+p.snapshots[1].String())[0]
 	p.objects["pending"] = "pending/" + string(commit.NewSession())
-	record, err := commit.Find(t.Context(), p.keys, p.snapshots[0])
+	_, record, err := commit.Find(t.Context(), p.keys, p.snapshots[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,9 @@ type Repository struct {
 	db      *index.DB
 	locator *locator
 	fetch   *fetch.Fetcher
+	synced  time.Time    // when the index was last brought up to date
+	known   *commit.View // of the last snapshot; nil before the first one
+	knownAt time.Time
 }
 
 // Init makes a repository in an empty store and opens it. ErrExists if there is
@@ -106,7 +109,7 @@ func open(ctx context.Context, store objectstore.Store, opts OpenOptions) (*Repo
 	if err != nil {
 		return nil, err
 	}
-	material, _, err := keyring.Unlock(ctx, store, header.Repository, opts.Credentials)
+	material, err := unlock(ctx, store, header.Repository, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -126,9 +129,7 @@ func newRepository(store objectstore.Store, cfg config.Config, material keyring.
 		sealer: newSealer(material, cfg.Family, cfg.Level),
 		namer:  blob.NewNamer(material.ID),
 	}
-	if opts.StateDir != "" {
-		r.state = filepath.Join(opts.StateDir, cfg.Repository.String())
-	}
+	r.state = stateFolder(opts, cfg.Repository)
 	return r
 }
 
@@ -147,7 +148,7 @@ func (r *Repository) Close() error {
 		return nil
 	}
 	err := errors.Join(r.locator.close(), r.db.Close())
-	r.db, r.locator, r.fetch = nil, nil, nil
+	r.db, r.locator, r.fetch, r.synced = nil, nil, nil, time.Time{}
 	return failed("close", "index", err)
 }
 
@@ -169,6 +170,9 @@ func (r *Repository) index(ctx context.Context) (*index.DB, error) {
 	for _, damaged := range stats.Damaged {
 		r.opts.Events.warn("read index", "", damaged)
 	}
+	r.mu.Lock()
+	r.synced = time.Now()
+	r.mu.Unlock()
 	return db, nil
 }
 

@@ -14,12 +14,15 @@ import (
 
 // rescuer stores again what a collection took (step W5), from any copy that can
 // still be read, the condemned pack included while it exists.
-func (r *Repository) rescuer() commit.Rescuer { return rescuer{r} }
+func (r *Repository) rescuer() *rescuer { return &rescuer{r: r} }
 
-type rescuer struct{ r *Repository }
+type rescuer struct {
+	r      *Repository
+	stored written // by all rescues of one attempt
+}
 
 // Rescue implements commit.Rescuer.
-func (s rescuer) Rescue(ctx context.Context, record commit.Record, avoid index.PackSet) ([]packfile.Name, error) {
+func (s *rescuer) Rescue(ctx context.Context, record commit.Record, avoid index.PackSet) ([]packfile.Name, error) {
 	db, err := s.r.index(ctx)
 	if err != nil {
 		return nil, err
@@ -33,14 +36,16 @@ func (s rescuer) Rescue(ctx context.Context, record commit.Record, avoid index.P
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.r.indexPacks(ctx, db, result); err != nil {
+	size, err := s.r.indexPacks(ctx, db, result)
+	if err != nil {
 		return nil, err
 	}
+	s.stored.add(written{count: len(result.New), stats: session.Stats(), index: size})
 	return packsOf(result), nil
 }
 
 // copy puts every blob of the record that has no copy outside the packs to avoid.
-func (s rescuer) copy(ctx context.Context, w *ingest.Writer, record commit.Record) error {
+func (s *rescuer) copy(ctx context.Context, w *ingest.Writer, record commit.Record) error {
 	visit := func(kind blob.Kind, id blob.ID) error {
 		ok, err := w.Has(ctx, id)
 		if err != nil || ok {

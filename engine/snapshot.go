@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/snapctl/snapctl/engine/commit"
@@ -25,10 +26,10 @@ const attempts = 3
 // what was stored is found again by the next attempt.
 func (r *Repository) Snapshot(ctx context.Context, opts SnapshotOptions) (*SnapshotResult, error) {
 	start := time.Now()
-	result, err := r.snapshot(ctx, opts)
+	result, err := r.snapshot(ctx, opts, r.knownGround)
 	for n := 1; n < attempts && errors.Is(err, ErrRetry); n++ {
 		r.opts.Events.warn("snapshot", opts.Path, err)
-		result, err = r.snapshot(ctx, opts)
+		result, err = r.snapshot(ctx, opts, r.freshGround)
 	}
 	if err != nil {
 		return nil, failed("snapshot", opts.Path, err)
@@ -42,15 +43,12 @@ func (r *Repository) Snapshot(ctx context.Context, opts SnapshotOptions) (*Snaps
 
 // snapshot is one attempt: the publish protocol (see package commit) around the
 // walk.
-func (r *Repository) snapshot(ctx context.Context, opts SnapshotOptions) (*SnapshotResult, error) {
-	view, err := r.readView(ctx) // W1
+func (r *Repository) snapshot(ctx context.Context, opts SnapshotOptions, survey func(context.Context) (ground, error)) (*SnapshotResult, error) {
+	ground, err := survey(ctx) // W1
 	if err != nil {
 		return nil, err
 	}
-	db, err := r.index(ctx)
-	if err != nil {
-		return nil, err
-	}
+	view, db := ground.view, ground.db
 	src, err := r.openSource(ctx, opts, view)
 	if err != nil {
 		return nil, err
@@ -75,22 +73,53 @@ func (r *Repository) snapshot(ctx context.Context, opts SnapshotOptions) (*Snaps
 	}
 	// New blobs although nothing changed: the parent has lost them.
 	if opts.SkipUnchanged && src.parent.unchanged(tree) && written.stats.NewBlobs == 0 {
-		if _, err := r.find(ctx, src.parent.id); err == nil {
-			return src.skipped(tree), nil
+		if stands, err := r.stands(ctx, src.parent, view); err != nil || stands {
+			return src.skipped(tree), err
 		} // else it was forgotten meanwhile: publish
 	}
 	record, exact, err := r.record(ctx, db, src, tree, written, view)
 	if err != nil {
 		return nil, err
 	}
-	published, err := commit.Publish(ctx, r.protocol(), commit.NewSession(), record, view, r.rescuer()) // W4 to W7
+	rescuer := r.rescuer()
+	published, err := commit.Publish(ctx, r.protocol(), commit.NewSession(), record, view, rescuer) // W4 to W7
 	if err != nil {
 		return nil, retryable(err)
 	}
+	written.add(rescuer.stored)
+	r.keepView(published.View)
 	r.opts.Events.warn("clean up after", published.ID.String(), published.Cleanup)
 	r.opts.Events.warn("remember", opts.Path, src.remember(published, tree, exact))
 	r.opts.Events.warn("compact", "index", r.compact(ctx, db))
 	return src.result(tree, written, published), nil
+}
+
+// ground is what a writer stands on: which packs it must not reuse, and which
+// blobs it may.
+type ground struct {
+	view commit.View
+	db   *index.DB
+}
+
+// knownGround takes what this process, or this machine, knows already. It may be
+// older: step W5 finds out.
+func (r *Repository) knownGround(ctx context.Context) (ground, error) {
+	view, err := r.view(ctx)
+	if err != nil {
+		return ground{}, err
+	}
+	db, err := r.recentIndex(ctx)
+	return ground{view, db}, err
+}
+
+// freshGround reads everything that is new, for an attempt that was overtaken.
+func (r *Repository) freshGround(ctx context.Context) (ground, error) {
+	view, err := r.freshView(ctx)
+	if err != nil {
+		return ground{}, err
+	}
+	db, err := r.index(ctx)
+	return ground{view, db}, err
 }
 
 // written is what a session left in the store.
@@ -99,6 +128,30 @@ type written struct {
 	count int             // new packs
 	stats ingest.Stats
 	index uint64 // bytes of index segments
+}
+
+// add counts what another session of the same attempt left.
+func (w *written) add(other written) {
+	w.count += other.count
+	w.stats.NewBlobs += other.stats.NewBlobs
+	w.stats.NewBytes += other.stats.NewBytes
+	w.stats.StoredBytes += other.stats.StoredBytes
+	w.index += other.index
+}
+
+// stands reports whether the parent is still published, with packs that were
+// neither collected nor found damaged since the view. If some were, a new
+// attempt has to store again what they held. Two requests.
+func (r *Repository) stands(ctx context.Context, p parent, view commit.View) (bool, error) {
+	now, err := commit.ReadView(ctx, r.protocol(), view)
+	if err != nil {
+		return false, err
+	}
+	r.keepView(now)
+	if !view.Covers(now) && slices.ContainsFunc(p.record.Packs, now.Avoid().Has) {
+		return false, fmt.Errorf("%w: packs of the last snapshot were collected or found damaged since", ErrRetry)
+	}
+	return commit.Exists(ctx, r.protocol(), p.ref())
 }
 
 // finish stores what is open and indexes it (step W3).

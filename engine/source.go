@@ -33,14 +33,18 @@ type source struct {
 
 // parent is the snapshot that the new one follows. The zero parent is none.
 type parent struct {
-	id     ID
-	record commit.Record
-	// base says that the parent is the base of the stat cache, is still
-	// published, and that each of its packs is indexed and neither dead nor
-	// damaged: then what the cache says of it need not be confirmed blob by blob.
+	id      ID
+	session commit.Session // by which it was published; of the base only
+	record  commit.Record
+	// base says that the parent is the base of the stat cache, and that each of
+	// its packs is indexed and neither dead nor damaged: then what the cache says
+	// of it need not be confirmed blob by blob. If it was forgotten since and a
+	// collection took its packs, step W5 shows that.
 	base  bool
 	exact int // packs of the record when they were last counted exactly
 }
+
+func (p parent) ref() commit.Ref { return commit.Ref{ID: p.id, Session: p.session} }
 
 // unchanged reports whether the tree is the parent's.
 func (p parent) unchanged(tree workspace.Result) bool {
@@ -114,8 +118,7 @@ func (r *Repository) findParent(ctx context.Context, src *source, view commit.Vi
 		return parent{}, err
 	}
 	if !src.opts.Parent.IsZero() && src.opts.Parent != base.id {
-		record, err := r.find(ctx, src.opts.Parent)
-		return parent{id: src.opts.Parent, record: record}, err
+		return r.loadParent(ctx, src.opts.Parent)
 	}
 	if !base.id.IsZero() {
 		return base, nil
@@ -128,12 +131,15 @@ func (r *Repository) findParent(ctx context.Context, src *source, view commit.Vi
 		r.opts.Events.warn("find parent of", src.path, err)
 		return parent{}, nil
 	}
-	record, err := r.find(ctx, id)
-	return parent{id: id, record: record}, err
+	return r.loadParent(ctx, id)
 }
 
-// baseOf returns the base of the source's stat cache if it is still published.
-// One request.
+func (r *Repository) loadParent(ctx context.Context, id ID) (parent, error) {
+	ref, record, err := r.findRef(ctx, id)
+	return parent{id: id, session: ref.Session, record: record}, err
+}
+
+// baseOf returns the base of the source's stat cache.
 func (r *Repository) baseOf(ctx context.Context, src *source, view commit.View) (parent, error) {
 	if src.cache == nil {
 		return parent{}, nil
@@ -147,11 +153,7 @@ func (r *Repository) baseOf(ctx context.Context, src *source, view commit.View) 
 		r.opts.Events.warn("read stat cache of", src.path, err)
 		return parent{}, nil
 	}
-	published, err := commit.Exists(ctx, r.protocol(), commit.Ref{ID: base.Snapshot, Session: note.session})
-	if err != nil || !published {
-		return parent{}, err
-	}
-	p := parent{id: base.Snapshot, record: note.record, exact: note.exact}
+	p := parent{id: base.Snapshot, session: note.session, record: note.record, exact: note.exact}
 	if p.base = !slices.ContainsFunc(note.record.Packs, view.Avoid().Has); p.base {
 		p.base, err = r.knowsAll(ctx, note.record.Packs)
 	}

@@ -72,21 +72,24 @@ func withdraw(ctx context.Context, repo Repo, session Session) error {
 	return repo.Store.Delete(context.WithoutCancel(ctx), pendingKey(session))
 }
 
-// settle lists the generations until a listing shows no new one (step W5). The
+// settle lists the generations until a listing shows nothing new (step W5). The
 // first listing that follows the pending object and shows nothing new proves
 // that every collector from then on sees this attempt.
+//
+// Packs that were marked as damaged since the view are treated as dead ones: a
+// rescue stores again what only they hold, or the attempt starts over.
 func settle(ctx context.Context, repo Repo, record Record, view View, rescuer Rescuer) (Record, View, error) {
 	for {
 		next, err := ReadView(ctx, repo, view)
 		if err != nil {
 			return record, view, err
 		}
-		if next.Highest == view.Highest {
-			return record, view, nil
+		if view.Covers(next) {
+			return record, next, nil
 		}
 		view = next
-		if meets(record.Packs, view.Dead) {
-			packs, err := rescuer.Rescue(ctx, record, view.Avoid())
+		if avoid := view.Avoid(); meets(record.Packs, avoid) {
+			packs, err := rescuer.Rescue(ctx, record, avoid)
 			if err != nil {
 				return record, view, err
 			}
@@ -95,9 +98,9 @@ func settle(ctx context.Context, repo Repo, record Record, view View, rescuer Re
 	}
 }
 
-func meets(packs []packfile.Name, dead index.PackSet) bool {
+func meets(packs []packfile.Name, avoid index.PackSet) bool {
 	for _, name := range packs {
-		if dead.Has(name) {
+		if avoid.Has(name) {
 			return true
 		}
 	}

@@ -26,7 +26,7 @@ func TestPublishMakesASnapshotVisible(t *testing.T) {
 	if left := keys(t, repo.Store, pendingPrefix); len(left) != 0 {
 		t.Errorf("pending objects left: %v", left)
 	}
-	found, err := Find(t.Context(), repo, published.ID)
+	_, found, err := Find(t.Context(), repo, published.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestCondemnedAfterTheViewIsRescued(t *testing.T) {
 	if len(rescue.dead) != 1 || !sameSet(rescue.dead[0], deadSet(2, 7)) {
 		t.Errorf("rescue was told of dead packs %v", rescue.dead)
 	}
-	found, err := Find(t.Context(), repo, published.ID)
+	_, found, err := Find(t.Context(), repo, published.ID)
 	if err != nil || !slices.Equal(found.Packs, packs(1, 3)) {
 		t.Errorf("published with packs %v (%v), want those of the rescue", found.Packs, err)
 	}
@@ -197,7 +197,7 @@ func TestPublishSurvivesEveryFault(t *testing.T) {
 				published, err := Publish(t.Context(), newRepo(store), NewSession(), record, View{}, noRescue{t})
 				clean := newRepo(under)
 				if err == nil {
-					if _, err := Find(t.Context(), clean, published.ID); err != nil {
+					if _, _, err := Find(t.Context(), clean, published.ID); err != nil {
 						t.Errorf("call %d: acknowledged, then %v", n, err)
 					}
 				}
@@ -251,7 +251,7 @@ func TestPublishedTwiceIsListedTwiceAndFoundOnce(t *testing.T) {
 	}
 	first := keys(t, repo.Store, snapshotPrefix)[0]
 	put(t, repo, first, bytes.Repeat([]byte{7}, 200))
-	if _, err := Find(t.Context(), repo, record.ID(repo.Namer)); err != nil {
+	if _, _, err := Find(t.Context(), repo, record.ID(repo.Namer)); err != nil {
 		t.Errorf("one of two records is damaged: %v", err)
 	}
 }
@@ -271,14 +271,14 @@ func TestLoadRefusesWhatIsNotTheSnapshot(t *testing.T) {
 		flipped := bytes.Clone(object)
 		flipped[i] ^= 1
 		put(t, repo, key, flipped)
-		if _, err := Find(t.Context(), repo, published.ID); !errors.Is(err, ErrDamaged) {
+		if _, _, err := Find(t.Context(), repo, published.ID); !errors.Is(err, ErrDamaged) {
 			t.Fatalf("byte %d flipped: %v", i, err)
 		}
 	}
 	other := published.ID
 	other[0] ^= 1
 	put(t, repo, snapshotKey(other, "moved"), object)
-	if _, err := Find(t.Context(), repo, other); !errors.Is(err, ErrDamaged) {
+	if _, _, err := Find(t.Context(), repo, other); !errors.Is(err, ErrDamaged) {
 		t.Errorf("moved to another id: %v", err)
 	}
 }

@@ -90,17 +90,17 @@ func Exists(ctx context.Context, repo Repo, ref Ref) (bool, error) {
 
 // Find loads the snapshot with the id. ErrNotFound if there is none. If it was
 // published more than once, any intact record will do.
-func Find(ctx context.Context, repo Repo, id blob.ID) (Record, error) {
+func Find(ctx context.Context, repo Repo, id blob.ID) (Ref, Record, error) {
 	found := fmt.Errorf("%v: %w", id, ErrNotFound)
 	for ref, err := range List(ctx, repo, id.String()+"/") {
 		if err != nil {
-			return Record{}, err
+			return Ref{}, Record{}, err
 		}
 		record, err := Load(ctx, repo, ref)
 		if err == nil {
-			return record, nil
+			return ref, record, nil
 		}
 		found = err
 	}
-	return Record{}, found
+	return Ref{}, Record{}, found
 }

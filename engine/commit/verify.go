@@ -84,6 +84,9 @@ func verifyGenerations(ctx context.Context, repo Repo, yield func(string, error)
 }
 
 func verifyGeneration(ctx context.Context, repo Repo, key string) error {
+	if _, ok := parseDamagedKey(key); ok {
+		return nil
+	}
 	_, kind, err := parseGenerationKey(key)
 	if err != nil {
 		return err

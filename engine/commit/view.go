@@ -18,12 +18,15 @@ import (
 )
 
 // View is what a writer knows of the collector's generations: all up to Highest
-// and the packs that they declare dead. The zero View knows of none. A View is a
-// value: it does not change once made.
+// and the packs that they declare dead, and which packs are marked as damaged.
+// The zero View knows of none. A View is a value: it does not change once made.
+//
+// An older view is as safe as a new one, since step W5 reads what came after it:
+// so a view may be kept from snapshot to snapshot (see View.Encode), which saves
+// the listing of step W1.
 type View struct {
 	Highest uint64
 	Dead    index.PackSet
-	// Damaged are the packs that were marked when the attempt began.
 	Damaged index.PackSet
 }
 
@@ -38,21 +41,46 @@ func (v View) Avoid() index.PackSet {
 	return avoid
 }
 
+// Covers reports whether the view knows all that next does.
+func (v View) Covers(next View) bool {
+	if next.Highest != v.Highest {
+		return false
+	}
+	for name := range next.Damaged {
+		if !v.Damaged.Has(name) {
+			return false
+		}
+	}
+	return true
+}
+
 // ReadView lists the generations after old (step W1, and the listing of W5) and
-// returns a view that includes them. dead(n) is final(n) if it exists, otherwise
-// condemned(n).
+// the marks of damage, in one listing, and returns a view that includes them.
+// dead(n) is final(n) if it exists, otherwise condemned(n).
+//
+// The listing begins at old's own highest generation. If the store lacks that
+// one, it is not the store that old was read from, such as a copy from before
+// that collection: then old counts for nothing.
 func ReadView(ctx context.Context, repo Repo, old View) (View, error) {
-	fresh, err := listGenerations(ctx, repo.Store, old.Highest)
-	if err != nil || len(fresh) == 0 {
+	listed, err := listCollector(ctx, repo.Store, old.Highest)
+	if err != nil {
 		return old, err
 	}
-	view := View{Highest: old.Highest, Dead: index.PackSet{}, Damaged: old.Damaged}
-	for name := range old.Dead {
-		view.Dead[name] = struct{}{}
+	if old.Highest > 0 {
+		if len(listed.generations) == 0 || listed.generations[0].number != old.Highest {
+			return ReadView(ctx, repo, View{})
+		}
+		listed.generations = listed.generations[1:]
 	}
-	for _, g := range fresh {
+	view := View{Highest: old.Highest, Dead: old.Dead, Damaged: listed.damaged}
+	if len(listed.generations) > 0 {
+		view.Dead = index.PackSet{}
+		maps.Copy(view.Dead, old.Dead)
+	}
+	for _, g := range listed.generations {
 		names, err := readDead(ctx, repo, g)
 		if err != nil {
+			old.Damaged = listed.damaged
 			return old, err
 		}
 		for _, name := range names {
@@ -63,35 +91,86 @@ func ReadView(ctx context.Context, repo Repo, old View) (View, error) {
 	return view, nil
 }
 
+// The encoding of a View, which is kept in local state only:
+//
+//	varint  highest generation
+//	list    of dead packs, see EncodeNames
+//	list    of damaged packs
+
+// Encode returns the canonical encoding.
+func (v View) Encode() []byte {
+	b := binary.AppendUvarint(nil, v.Highest)
+	b = appendNames(b, slices.Collect(maps.Keys(v.Dead)))
+	return appendNames(b, slices.Collect(maps.Keys(v.Damaged)))
+}
+
+// DecodeView is the inverse of Encode. Errors wrap ErrDamaged.
+func DecodeView(b []byte) (View, error) {
+	d := wire.NewDecoder("view", b)
+	v := View{Highest: d.Uvarint(maxGeneration), Dead: index.PackSet{}, Damaged: index.PackSet{}}
+	for _, name := range decodeNames(d) {
+		v.Dead[name] = struct{}{}
+	}
+	for _, name := range decodeNames(d) {
+		v.Damaged[name] = struct{}{}
+	}
+	return v, d.Finish()
+}
+
+// maxGeneration is the last that ten digits can name.
+const maxGeneration = 9_999_999_999
+
 // generation is a generation as a listing shows it.
 type generation struct {
 	number uint64
 	final  bool
 }
 
-// listGenerations lists the generations after n in ascending order.
-func listGenerations(ctx context.Context, store objectstore.Store, n uint64) ([]generation, error) {
+// collectorListing is what a listing of gc/ shows.
+type collectorListing struct {
+	generations []generation // ascending
+	damaged     index.PackSet
+}
+
+// listCollector lists the generations from n on, and the marks of damage, whose
+// keys come after those of all generations.
+func listCollector(ctx context.Context, store objectstore.Store, n uint64) (collectorListing, error) {
 	after := ""
 	if n > 0 {
-		after = generationKey(n, "~") // behind every object of n; '~' is in no key
+		after = generationKey(n, "")
 	}
-	var all []generation
+	var all collectorListing
 	for info, err := range store.List(ctx, gcPrefix, after) {
 		if err != nil {
-			return nil, err
+			return collectorListing{}, err
 		}
-		number, kind, err := parseGenerationKey(info.Key)
-		if err != nil {
-			continue // not ours, such as a console's folder marker: Verify names it
-		}
-		if len(all) == 0 || all[len(all)-1].number != number {
-			all = append(all, generation{number: number})
-		}
-		if kind == "final" {
-			all[len(all)-1].final = true
-		}
+		all.add(info.Key)
 	}
 	return all, nil
+}
+
+// add enters one key. One that is not ours, such as a console's folder marker, is
+// passed over: Verify names it.
+func (l *collectorListing) add(key string) {
+	if name, ok := parseDamagedKey(key); ok {
+		if l.damaged == nil {
+			l.damaged = index.PackSet{}
+		}
+		l.damaged[name] = struct{}{}
+		return
+	}
+	number, kind, err := parseGenerationKey(key)
+	if err != nil {
+		return
+	}
+	last := len(l.generations) - 1
+	if last < 0 || l.generations[last].number != number {
+		l.generations = append(l.generations, generation{number: number})
+		last++
+	}
+	if kind == "final" {
+		l.generations[last].final = true
+	}
 }
 
 // generationKey is gc/<n>/<kind>, n in ten digits, so that keys sort as numbers.

@@ -108,8 +108,12 @@ var (
 	ErrPrecondition = errors.New("object was changed by another writer")
 	// ErrRange says that a range starts behind the end of the object.
 	ErrRange = errors.New("range starts behind the end of the object")
-	// ErrThrottled says that the store asks for fewer requests. It is retryable.
+	// ErrThrottled says that the store asks for fewer requests: the same one may
+	// succeed later. See RetryAfter.
 	ErrThrottled = errors.New("store asks to slow down")
+	// ErrUnavailable says that the request did not get through: a connection or
+	// a server failed. The same request may succeed when it is made again.
+	ErrUnavailable = errors.New("store did not answer as it should")
 	// ErrDenied says that the credentials do not allow the request.
 	ErrDenied = errors.New("access denied by the store")
 	// ErrNoSpace says that the store is full or a quota is reached.
@@ -130,6 +134,27 @@ func (e *Error) Error() string { return e.Op + " " + e.Key + ": " + e.Err.Error(
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Wait is an error of a store that said how long to wait before the request is
+// made again.
+type Wait struct {
+	For time.Duration // not negative
+	Err error
+}
+
+func (w *Wait) Error() string { return w.Err.Error() }
+
+// Unwrap returns the cause.
+func (w *Wait) Unwrap() error { return w.Err }
+
+// RetryAfter is how long the store asked to wait; 0 if it did not ask.
+func RetryAfter(err error) time.Duration {
+	var wait *Wait
+	if errors.As(err, &wait) {
+		return wait.For
+	}
+	return 0
+}
 
 // MaxKeyLen is the longest key in bytes.
 const MaxKeyLen = 512
