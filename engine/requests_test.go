@@ -1,0 +1,74 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/snapctl/snapctl/engine"
+	"github.com/snapctl/snapctl/providers/objectstore/fault"
+	"github.com/snapctl/snapctl/providers/objectstore/mem"
+)
+
+// requests counts the calls of a store by kind during do.
+func requests(counted *fault.Store, do func()) map[fault.Kind]int {
+	before := counted.Counts("")
+	do()
+	after := counted.Counts("")
+	for kind, n := range before {
+		if after[kind] -= n; after[kind] == 0 {
+			delete(after, kind)
+		}
+	}
+	return after
+}
+
+func total(counts map[fault.Kind]int) int {
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// Over a network each request costs a round trip: their number is the price of a
+// small snapshot.
+func TestRequestsOfASmallSnapshot(t *testing.T) {
+	counted := fault.New(mem.New())
+	dir := smallWorkspace(t)
+	r := initRepo(t, counted)
+	r.snapshot(dir)
+	snap := func(opts engine.SnapshotOptions) func() {
+		return func() {
+			t.Helper()
+			opts.Path = dir
+			if _, err := r.Snapshot(t.Context(), opts); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := func(what string, most int, counts map[fault.Kind]int) {
+		t.Helper()
+		t.Logf("%s: %v", what, counts)
+		if total(counts) > most {
+			t.Errorf("%s: %d requests, want at most %d: %v", what, total(counts), most, counts)
+		}
+	}
+
+	write(t, dir, map[string]string{"a": "one"})
+	want("one edit, open repository", 6, requests(counted, snap(engine.SnapshotOptions{})))
+	want("no change, open repository", 2, requests(counted, snap(engine.SnapshotOptions{SkipUnchanged: true})))
+
+	r.close()
+	write(t, dir, map[string]string{"a": "two"})
+	want("one edit, new process", 9, requests(counted, func() {
+		r = r.open(counted)
+		snap(engine.SnapshotOptions{})()
+	}))
+	r.close()
+	want("no change, new process", 5, requests(counted, func() {
+		r = r.open(counted)
+		snap(engine.SnapshotOptions{SkipUnchanged: true})()
+	}))
+	if packs := counted.Counts("packs/"); packs[fault.List] != 0 || packs[fault.Stat] != 0 {
+		t.Errorf("packs were listed or asked for: %v", packs)
+	}
+}
