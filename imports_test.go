@@ -28,6 +28,8 @@ var mayImport = map[string][]string{
 	"providers/objectstore/mem":             {"providers/objectstore"},
 	"providers/objectstore/file":            {"providers/objectstore"},
 	"providers/objectstore/fault":           {"providers/objectstore"},
+	"providers/objectstore/s3":              {"providers/objectstore"},
+	"providers/objectstore/s3/s3test":       {},
 	"providers/objectstore/objectstoretest": {"providers/objectstore", "providers/objectstore/mem"},
 
 	"index":         {"index/localdb", "packfile/...", "packfile", "providers/objectstore"},
@@ -45,6 +47,9 @@ var mayImport = map[string][]string{
 	// The way back.
 	"engine/fetch":   {"packfile", "packfile/blob", "packfile/seal", "packfile/wire", "index", "providers/objectstore"},
 	"engine/restore": {"packfile", "packfile/blob", "packfile/wire", "index", "engine/manifest", "engine/fetch"},
+
+	// From one repository into another.
+	"engine/transfer": {"packfile", "packfile/blob", "packfile/seal", "engine/manifest", "engine/fetch", "engine/ingest"},
 
 	// What a repository is opened with.
 	"engine/config":  {"packfile/blob", "packfile/seal", "packfile/wire"},

@@ -26,6 +26,8 @@ var (
 	// ErrRetry says that the attempt lost a race with a collection or could not
 	// be published; starting it over will do.
 	ErrRetry = errors.New("lost a race with a collector, try again")
+	// ErrNotFamily says that two repositories name blobs in different ways.
+	ErrNotFamily = errors.New("repositories are not of one family: only one made by init --like can exchange snapshots")
 	// ErrWrongKey says that no given credential opens the repository.
 	ErrWrongKey = keyring.ErrWrongKey
 	// ErrNewerVersion says that a newer program wrote the repository.

@@ -39,6 +39,11 @@ type InitOptions struct {
 	Holders []keyring.Holder
 	// Compression is the effort that all writers of the repository spend.
 	Compression Compression
+	// Like makes the repository a sibling of another one, so that they can push
+	// and pull: it names blobs and cuts files in the same way. Its data is
+	// encrypted under a key of its own. Compression is then the other's unless it
+	// is set.
+	Like *Repository
 }
 
 // Compression is an effort of compression. On a workspace of sources, fastest

@@ -59,15 +59,15 @@ func initialize(ctx context.Context, store objectstore.Store, opts InitOptions) 
 	if !errors.Is(err, objectstore.ErrNotExist) {
 		return nil, err
 	}
-	cfg, err := config.New()
+	cfg, material, err := newIdentity(opts)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Level = opts.Compression
-	material := keyring.NewMaterial()
-	if _, err := keyring.Create(ctx, store, cfg.Repository, material, opts.Holders...); err != nil {
+	keys, err := keyring.Create(ctx, store, cfg.Repository, material, opts.Holders...)
+	if err != nil {
 		return nil, err
 	}
+	writeState(stateFolder(opts.OpenOptions, cfg.Repository), keyFile, []byte(keys[0].ID.String()), opts.Events)
 	r := newRepository(store, cfg, material, opts.OpenOptions)
 	object, err := cfg.Encode(r.sealer)
 	if err != nil {
@@ -84,6 +84,25 @@ func initialize(ctx context.Context, store objectstore.Store, opts InitOptions) 
 		return nil, err
 	}
 	return r, nil
+}
+
+// newIdentity draws the ids and secrets of a repository, those of a family of its
+// own or those of a sibling.
+func newIdentity(opts InitOptions) (config.Config, keyring.Material, error) {
+	cfg, err := config.New()
+	if err != nil {
+		return cfg, keyring.Material{}, err
+	}
+	material := keyring.NewMaterial()
+	cfg.Level = opts.Compression
+	if like := opts.Like; like != nil {
+		cfg = like.config.Sibling()
+		material.ID = like.material.ID
+		if opts.Compression != CompressDefault {
+			cfg.Level = opts.Compression
+		}
+	}
+	return cfg, material, nil
 }
 
 // Open opens the repository in a store. ErrNoRepository if there is none,

@@ -68,6 +68,7 @@ func TestRequestsOfASmallSnapshot(t *testing.T) {
 		r = r.open(counted)
 		snap(engine.SnapshotOptions{SkipUnchanged: true})()
 	}))
+	t.Log(counted.Counts("index/"), counted.Counts("gc/"), counted.Counts("snapshots/"), counted.Counts("keys/"))
 	if packs := counted.Counts("packs/"); packs[fault.List] != 0 || packs[fault.Stat] != 0 {
 		t.Errorf("packs were listed or asked for: %v", packs)
 	}

@@ -41,13 +41,18 @@ func (b *FrameBuilder) Seal(dst []byte, sealer *seal.Sealer) SealedFrame {
 	if len(b.blobs) == 0 || len(b.content) > MaxFrameContent {
 		panic("packfile: frame is empty or longer than MaxFrameContent")
 	}
-	identity := make([]byte, 0, len(b.blobs)*blob.IDSize)
-	for _, bl := range b.blobs {
-		identity = append(identity, bl.ID[:]...)
-	}
-	f := SealedFrame{Kind: b.kind, Blobs: b.blobs, Bytes: sealer.Seal(dst[:0], frameUnit(b.kind), identity, b.content)}
+	f := SealedFrame{Kind: b.kind, Blobs: b.blobs, Bytes: sealer.Seal(dst[:0], frameUnit(b.kind), identity(b.blobs), b.content)}
 	b.content, b.blobs = b.content[:0], nil
 	return f
+}
+
+// identity is what determines the content of a frame: the ids of its blobs.
+func identity(blobs []Blob) []byte {
+	ids := make([]byte, 0, len(blobs)*blob.IDSize)
+	for _, b := range blobs {
+		ids = append(ids, b.ID[:]...)
+	}
+	return ids
 }
 
 // SealedFrame is a frame that is not in a pack yet.
@@ -55,6 +60,15 @@ type SealedFrame struct {
 	Kind  blob.Kind
 	Blobs []Blob
 	Bytes []byte
+}
+
+// Reseal returns the frame, sealed by from, as to seals it, without decompressing
+// it. Its bytes take the memory of dst and do not include what it holds; those of
+// f are overwritten. Errors wrap ErrDamaged.
+func (f SealedFrame) Reseal(dst []byte, from, to *seal.Sealer) (SealedFrame, error) {
+	var err error
+	f.Bytes, err = from.Reseal(dst[:0], frameUnit(f.Kind), identity(f.Blobs), f.Bytes, to)
+	return f, err
 }
 
 // Builder collects sealed frames into one pack. It belongs to one goroutine.

@@ -20,13 +20,18 @@ import (
 // returned; otherwise Blobs fails only when ctx does.
 func (f *Fetcher) Blobs(ctx context.Context, kind blob.Kind, ids []blob.ID, deliver func(i int, plaintext []byte, err error) error) error {
 	b := &bulk{Fetcher: f, kind: kind, ids: ids, deliver: deliver}
+	b.take = b.openFrame
+	return b.run(ctx)
+}
+
+func (b *bulk) run(ctx context.Context) error {
 	if err := b.locate(ctx); err != nil {
 		return err
 	}
 	reads := b.plan()
 	next := atomic.Int64{}
 	g, ctx := errgroup.WithContext(ctx)
-	for range min(f.cfg.Workers, len(reads)) {
+	for range min(b.cfg.Workers, len(reads)) {
 		g.Go(func() error {
 			buffers := bufferPool.Get().(*buffers)
 			defer bufferPool.Put(buffers)
@@ -44,13 +49,14 @@ func (f *Fetcher) Blobs(ctx context.Context, kind blob.Kind, ids []blob.ID, deli
 	return g.Wait()
 }
 
-// bulk is one call of Blobs.
+// bulk is one call of Blobs or Frames.
 type bulk struct {
 	*Fetcher
 	kind    blob.Kind
 	ids     []blob.ID
 	deliver func(i int, plaintext []byte, err error) error
-	wants   []want // sorted by location
+	take    func(ctx context.Context, frame span, buf *buffers) error // of a frame in buf.sealed
+	wants   []want                                                    // sorted by location
 }
 
 // want is a blob that is asked for: its index in ids and the copy to read.
@@ -93,28 +99,42 @@ func (b *bulk) read(ctx context.Context, r readRange, buf *buffers) error {
 	return nil
 }
 
-// deliverFrame opens the frame in buf.sealed, unless reading it failed with
-// readErr, and delivers its blobs.
+// deliverFrame hands on the frame in buf.sealed, unless reading it failed with
+// readErr.
 func (b *bulk) deliverFrame(ctx context.Context, frame span, buf *buffers, readErr error) (err error) {
-	l := b.wants[frame.from].at
 	if readErr != nil && !errors.Is(readErr, objectstore.ErrNotExist) {
-		buf.sealed, readErr = b.readFrame(ctx, l) // the stream broke; once more, alone
+		buf.sealed, readErr = b.readFrame(ctx, b.wants[frame.from].at) // the stream broke; once more, alone
 	}
-	if readErr == nil {
-		buf.content, readErr = b.open(buf.content[:0], b.kind, l, buf.sealed)
+	if readErr != nil {
+		return b.deliverOthers(ctx, frame, readErr)
+	}
+	return b.take(ctx, frame, buf)
+}
+
+// openFrame opens the frame and delivers its blobs.
+func (b *bulk) openFrame(ctx context.Context, frame span, buf *buffers) (err error) {
+	buf.content, err = b.open(buf.content[:0], b.kind, b.wants[frame.from].at, buf.sealed)
+	if err != nil {
+		return b.deliverOthers(ctx, frame, err)
 	}
 	for _, w := range b.wants[frame.from:frame.to] {
-		var plaintext []byte
-		cause := readErr
-		if cause == nil {
-			plaintext, cause = b.verified(b.kind, b.ids[w.index], w.at, buf.content)
-		}
+		plaintext, cause := b.verified(b.kind, b.ids[w.index], w.at, buf.content)
 		if cause == nil {
 			err = b.deliver(w.index, plaintext, nil)
 		} else {
 			err = b.deliverOther(ctx, w, cause)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliverOthers delivers the blobs of a frame that failed from other copies.
+func (b *bulk) deliverOthers(ctx context.Context, frame span, cause error) error {
+	for _, w := range b.wants[frame.from:frame.to] {
+		if err := b.deliverOther(ctx, w, cause); err != nil {
 			return err
 		}
 	}

@@ -34,21 +34,46 @@ func (s *Session) Writer() *Writer {
 // Put names plaintext and stores it unless the repository, or this session, has
 // it. It does not keep plaintext.
 func (w *Writer) Put(ctx context.Context, kind blob.Kind, plaintext []byte) (blob.ID, error) {
-	if err := ctx.Err(); err != nil {
-		return blob.ID{}, err
-	}
 	id := w.session.opts.Namer.ID(kind, plaintext)
+	claimed, err := w.Claim(ctx, id)
+	if err != nil || !claimed {
+		return id, err
+	}
+	return id, w.Store(kind, id, plaintext)
+}
+
+// Claim reports whether the blob has to be stored: neither the repository nor
+// this session has it. Who is told so must store it in this session, by Store or
+// as part of a frame by StoreFrame.
+func (w *Writer) Claim(ctx context.Context, id blob.ID) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	if !w.session.pending.claim(id) {
-		return id, nil
+		return false, nil
 	}
 	known, err := w.inIndex(id)
 	if err != nil || known {
 		w.session.pending.unclaim(id)
-		return id, err
 	}
+	return err == nil && !known, err
+}
+
+// Store stores a blob that was claimed. It does not keep plaintext.
+func (w *Writer) Store(kind blob.Kind, id blob.ID, plaintext []byte) error {
 	w.session.stats.newBlobs.Add(1)
 	w.session.stats.newBytes.Add(uint64(len(plaintext)))
-	return id, w.store(kind, id, plaintext)
+	return w.store(kind, id, plaintext)
+}
+
+// StoreFrame stores a frame, sealed for this repository, whose blobs were all
+// claimed. It does not keep the bytes.
+func (w *Writer) StoreFrame(f packfile.SealedFrame) error {
+	for _, b := range f.Blobs {
+		w.session.stats.newBlobs.Add(1)
+		w.session.stats.newBytes.Add(uint64(b.Length))
+	}
+	return w.session.add(f)
 }
 
 // Has reports whether the repository, or this session, has the blob. A blob that
@@ -112,7 +137,7 @@ func (w *Writer) flush(kind blob.Kind) error {
 
 // pendingSet holds the ids of the blobs that this session stores and that no
 // acknowledged pack holds yet. It is bounded by what is in open frames and in
-// uploads: about 100 MiB of plaintext. Sixteen shards keep workers apart.
+// uploads, about 100 MiB of plaintext, and by what callers of Claim still owe. Sixteen shards keep workers apart.
 type pendingSet struct{ shards [16]pendingShard }
 
 type pendingShard struct {

@@ -45,12 +45,15 @@ const (
 	Tombstone Unit = 11
 	Intent    Unit = 12
 	Damage    Unit = 13
+	Remote    Unit = 14
+	Probe     Unit = 15
 )
 
 var unitNames = [...]string{
 	DataFrame: "data frame", TreeFrame: "tree frame", Footer: "pack footer", Segment: "index segment",
 	Snapshot: "snapshot", Pending: "pending snapshot", Config: "config", Label: "label", Condemned: "condemned list",
 	Final: "final list", Tombstone: "tombstone", Intent: "intent", Damage: "damage record",
+	Remote: "remote", Probe: "probe of the store",
 }
 
 func (u Unit) String() string {

@@ -1,0 +1,310 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/snapctl/snapctl/engine/commit"
+	"github.com/snapctl/snapctl/engine/fetch"
+	"github.com/snapctl/snapctl/engine/transfer"
+	"github.com/snapctl/snapctl/index"
+	"github.com/snapctl/snapctl/packfile"
+)
+
+// PushResult is what a push or a pull did, snapshot by snapshot, oldest first.
+type PushResult struct {
+	Snapshots   []PushedSnapshot
+	Blobs       uint64 // copied
+	Bytes       uint64 // of their plaintext
+	StoredBytes uint64 // of objects written to the target
+	Duration    time.Duration
+}
+
+// PushedSnapshot is what became of one snapshot.
+type PushedSnapshot struct {
+	ID          ID
+	Present     bool // the target had it
+	Blobs       uint64
+	Bytes       uint64
+	StoredBytes uint64
+	Err         error // it could not be pushed, since something of it is lost
+}
+
+// Push copies snapshots of this repository into another one of the same family
+// (see InitOptions.Like). Only what the target lacks travels. Each snapshot is
+// published by the protocol as soon as its content is there, ancestors first,
+// with the labels that it has now. One that the target has is left alone.
+//
+// ErrPartial with a result if something of a snapshot cannot be read any more:
+// the others are pushed. After any other error what was pushed stays pushed, and
+// what arrived is found by the next push. ErrNotFamily if the ids of the two
+// repositories do not agree.
+func (r *Repository) Push(ctx context.Context, to *Repository, ids ...ID) (*PushResult, error) {
+	p := push{from: r, to: to, op: "push", events: r.opts.Events}
+	result, err := p.run(ctx, ids)
+	return result, failed("push to", to.ID(), err)
+}
+
+// Pull is Push from another repository into this one.
+func (r *Repository) Pull(ctx context.Context, from *Repository, ids ...ID) (*PushResult, error) {
+	p := push{from: from, to: r, op: "pull", events: r.opts.Events}
+	result, err := p.run(ctx, ids)
+	return result, failed("pull from", from.ID(), err)
+}
+
+// PlanPush tells what Push would copy, for each snapshot as if it were alone.
+func (r *Repository) PlanPush(ctx context.Context, to *Repository, ids ...ID) (*PushResult, error) {
+	p := push{from: r, to: to}
+	result, err := p.plan(ctx, ids)
+	return result, failed("plan push to", to.ID(), err)
+}
+
+// push is one push or pull.
+type push struct {
+	from, to *Repository
+	op       string // "push" or "pull"
+	events   Events // of who asked
+	result   PushResult
+}
+
+func (p *push) run(ctx context.Context, ids []ID) (*PushResult, error) {
+	start := time.Now()
+	origins, err := p.origins(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	lost := 0
+	for _, origin := range origins {
+		pushed, err := p.one(ctx, origin)
+		if err != nil && !lostBlob(err) {
+			return nil, fmt.Errorf("snapshot %v: %w", origin.id, err)
+		}
+		if pushed.Err = err; err != nil {
+			lost++
+		}
+		p.result.add(pushed)
+	}
+	p.result.Duration = time.Since(start)
+	if lost > 0 {
+		err = fmt.Errorf("%w: %d of %d snapshots cannot be read whole", ErrPartial, lost, len(origins))
+	}
+	return &p.result, err
+}
+
+// lostBlob tells an error about one snapshot's content from one of the stores.
+func lostBlob(err error) bool {
+	var blobErr *fetch.Error
+	return errors.As(err, &blobErr) && fetch.Lost(err)
+}
+
+func (r *PushResult) add(s PushedSnapshot) {
+	r.Snapshots = append(r.Snapshots, s)
+	r.Blobs += s.Blobs
+	r.Bytes += s.Bytes
+	r.StoredBytes += s.StoredBytes
+}
+
+// origin is a snapshot that is to be pushed.
+type origin struct {
+	id      ID
+	record  commit.Record
+	labels  map[string]string // in force
+	present bool              // in the target
+}
+
+// origins loads the snapshots, ancestors first.
+func (p *push) origins(ctx context.Context, ids []ID) ([]origin, error) {
+	if !p.from.sameFamily(p.to) {
+		return nil, ErrNotFamily
+	}
+	refs, err := p.to.refs(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	present := map[ID]bool{}
+	for _, ref := range refs {
+		present[ref.ID] = true
+	}
+	var origins []origin
+	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(ids), ID.Compare)) {
+		record, err := p.from.find(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", id, err)
+		}
+		info, err := p.from.describe(ctx, id, record.Manifest)
+		if err != nil {
+			return nil, err
+		}
+		origins = append(origins, origin{id, record, info.Labels, present[id]})
+	}
+	slices.SortStableFunc(origins, func(a, b origin) int {
+		return a.record.Manifest.Time.Time().Compare(b.record.Manifest.Time.Time())
+	})
+	return origins, nil
+}
+
+// sameFamily reports whether ids and cuts of the two repositories agree.
+func (r *Repository) sameFamily(other *Repository) bool {
+	return r.config.Family == other.config.Family && r.config.Chunking == other.config.Chunking && r.material.ID == other.material.ID
+}
+
+// one pushes one snapshot.
+func (p *push) one(ctx context.Context, o origin) (PushedSnapshot, error) {
+	if o.present {
+		return PushedSnapshot{ID: o.id, Present: true}, nil
+	}
+	pushed, err := p.attempt(ctx, o, p.to.knownGround)
+	for n := 1; n < attempts && errors.Is(err, ErrRetry); n++ {
+		p.events.warn(p.op, o.id.String(), err)
+		pushed, err = p.attempt(ctx, o, p.to.freshGround)
+	}
+	return pushed, err
+}
+
+// attempt is the publish protocol (see package commit) around the copying.
+func (p *push) attempt(ctx context.Context, o origin, survey func(context.Context) (ground, error)) (PushedSnapshot, error) {
+	pushed := PushedSnapshot{ID: o.id}
+	ground, err := survey(ctx) // W1
+	if err != nil {
+		return pushed, err
+	}
+	if err := p.to.dropLost(ctx, ground.db); err != nil {
+		return pushed, err
+	}
+	copied, err := p.copy(ctx, ground.db, o.record, ground.view.Avoid()) // W2, W3
+	if err != nil {
+		return pushed, err
+	}
+	record := commit.Record{Manifest: o.record.Manifest, Packs: copied.packs}
+	rescuer := &pushRescuer{push: p}
+	published, err := commit.Publish(ctx, p.to.protocol(), commit.NewSession(), record, ground.view, rescuer) // W4 to W7
+	if err != nil {
+		return pushed, retryable(err)
+	}
+	copied.add(rescuer.stored)
+	p.to.keepView(published.View)
+	p.events.warn("clean up after", o.id.String(), published.Cleanup)
+	p.events.warn("compact", "index", p.to.compact(ctx, ground.db))
+	pushed.Blobs, pushed.Bytes = copied.stats.NewBlobs, copied.stats.NewBytes
+	pushed.StoredBytes = copied.stats.StoredBytes + copied.index + uint64(published.Size)
+	return pushed, p.label(ctx, o)
+}
+
+// copy stores what the target lacks, outside the packs of avoid, and indexes it.
+func (p *push) copy(ctx context.Context, db *index.DB, record commit.Record, avoid index.PackSet) (written, error) {
+	from, err := p.from.fetcher(ctx)
+	if err != nil {
+		return written{}, err
+	}
+	known := from
+	if p.op == "pull" {
+		known = p.to.fetch
+	}
+	session := p.to.session(ctx, db, avoid)
+	defer func() { p.events.warn("close the session of", p.op, session.Close()) }()
+	progress := new(transfer.Progress)
+	stop := p.report(progress, func() uint64 { return session.Stats().StoredBytes })
+	err = transfer.Copy(ctx, transfer.Config{
+		From: from, Known: known, FromSealer: p.from.sealer, To: session, ToSealer: p.to.sealer, Progress: progress,
+	}, record.Manifest.Root, record.Manifest.Links)
+	stop()
+	if err != nil {
+		return written{}, err
+	}
+	return p.to.finish(ctx, db, session)
+}
+
+// report tells how far the copying is, until stop is called.
+func (p *push) report(progress *transfer.Progress, stored func() uint64) (stop func()) {
+	tell := p.events.Progress
+	if tell == nil {
+		return func() {}
+	}
+	start := time.Now()
+	return every(reportEvery, func() {
+		tell(Progress{Op: p.op, Phase: "copy", Elapsed: time.Since(start), Bytes: progress.Bytes.Load(), TotalBytes: progress.Total.Load(), Stored: stored()})
+	})
+}
+
+// label gives the pushed snapshot the labels that the origin has by now.
+func (p *push) label(ctx context.Context, o origin) error {
+	initial := map[string]string{}
+	for _, l := range o.record.Manifest.Labels {
+		initial[l.Key] = l.Value
+	}
+	if maps.Equal(initial, o.labels) {
+		return nil
+	}
+	var remove []string
+	for key := range initial {
+		if _, kept := o.labels[key]; !kept {
+			remove = append(remove, key)
+		}
+	}
+	_, err := p.to.label(ctx, o.id, o.labels, remove)
+	return err
+}
+
+// pushRescuer copies again what a collection in the target took (step W5).
+type pushRescuer struct {
+	push   *push
+	stored written
+}
+
+// Rescue implements commit.Rescuer.
+func (s *pushRescuer) Rescue(ctx context.Context, record commit.Record, avoid index.PackSet) ([]packfile.Name, error) {
+	db, err := s.push.to.index(ctx)
+	if err != nil {
+		return nil, err
+	}
+	copied, err := s.push.copy(ctx, db, record, avoid)
+	if err != nil {
+		return nil, err
+	}
+	s.stored.add(copied)
+	return copied.packs, nil
+}
+
+func (p *push) plan(ctx context.Context, ids []ID) (*PushResult, error) {
+	origins, err := p.origins(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range origins {
+		planned, err := p.planOne(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("snapshot %v: %w", o.id, err)
+		}
+		p.result.add(planned)
+	}
+	return &p.result, nil
+}
+
+func (p *push) planOne(ctx context.Context, o origin) (planned PushedSnapshot, err error) {
+	planned = PushedSnapshot{ID: o.id, Present: o.present}
+	if o.present {
+		return planned, nil
+	}
+	ground, err := p.to.knownGround(ctx)
+	if err != nil {
+		return planned, err
+	}
+	from, err := p.from.fetcher(ctx)
+	if err != nil {
+		return planned, err
+	}
+	reader := ground.db.NewReader(ground.view.Avoid())
+	defer func() { err = cmp.Or(err, reader.Close()) }()
+	has := func(id ID) (bool, error) {
+		_, known, err := reader.Has(id)
+		return known, err
+	}
+	plan, err := transfer.Survey(ctx, from, has, o.record.Manifest.Root, o.record.Manifest.Links)
+	planned.Blobs, planned.Bytes = plan.Blobs, plan.Bytes
+	return planned, err
+}
