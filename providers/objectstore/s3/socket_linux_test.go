@@ -1,0 +1,26 @@
+package s3
+
+import (
+	"bytes"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/snapctl/snapctl/providers/objectstore"
+)
+
+// TestStalledUpload sends more than the kernel buffers to a server that reads
+// nothing. Options.Timeout would end it in an hour.
+func TestStalledUpload(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	store := openAt(t, Options{
+		Bucket: "bucket", Endpoint: "http://" + listener.Addr().String(), Credentials: StaticCredentials("a", "b", ""),
+		Timeout: time.Hour, StallTimeout: 300 * time.Millisecond,
+	})
+	_, err = store.Put(t.Context(), "key", bytes.NewReader(make([]byte, 32<<20)), objectstore.PutOptions{})
+	wantFailure(t, err, opPut, objectstore.ErrUnavailable, "timed out")
+}
