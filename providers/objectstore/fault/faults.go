@@ -34,6 +34,12 @@ func CutShort(n int64, err error) Fault {
 	return decorator(func(next objectstore.Store) objectstore.Store { return cutting{next, n, err} })
 }
 
+// Stall lets a reader stop after n bytes, and a listing after n objects, until
+// their context ends, which is then their error. Shorter ones end as usual.
+func Stall(n int64) Fault {
+	return decorator(func(next objectstore.Store) objectstore.Store { return stalling{next, n} })
+}
+
 // Stale lets past answer a Get, Stat or List: a cache that has not heard of
 // the latest puts. A copy of a store in memory (mem.Store.Clone) will do.
 func Stale(past objectstore.Store) Fault {
