@@ -27,10 +27,13 @@ var mayImport = map[string][]string{
 	"providers/objectstore":                 {},
 	"providers/objectstore/mem":             {"providers/objectstore"},
 	"providers/objectstore/file":            {"providers/objectstore"},
+	"providers/objectstore/cache":           {"providers/objectstore"},
 	"providers/objectstore/fault":           {"providers/objectstore"},
+	"providers/objectstore/probe":           {"providers/objectstore"},
 	"providers/objectstore/s3":              {"providers/objectstore"},
 	"providers/objectstore/s3/s3test":       {},
 	"providers/objectstore/objectstoretest": {"providers/objectstore", "providers/objectstore/mem"},
+	"providers/objectstore/transport":       {"providers/objectstore"},
 
 	"index":         {"index/localdb", "packfile/...", "packfile", "providers/objectstore"},
 	"index/localdb": {},
@@ -56,11 +59,12 @@ var mayImport = map[string][]string{
 	"engine/keyring": {"engine/config", "packfile/blob", "packfile/seal", "packfile/wire", "providers/objectstore"},
 
 	// The public API composes the above; it knows no concrete store.
-	"engine": {"engine/...", "index", "packfile", "packfile/...", "providers/objectstore"},
+	"engine": {"engine/...", "index", "packfile", "packfile/...", "providers/objectstore", "providers/objectstore/cache", "providers/objectstore/probe"},
 
 	"cmd/snapctl":   {"engine", "engine/...", "gc", "packfile/blob", "providers/..."},
-	"bench":         {"bench/measure", "engine", "engine/keyring", "providers/objectstore/file"},
+	"bench":         {"bench/measure", "bench/link", "engine", "engine/keyring", "providers/objectstore/file"},
 	"bench/measure": {},
+	"bench/link":    {},
 	"fuzz":          {"..."},
 }
 

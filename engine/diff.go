@@ -116,13 +116,13 @@ func (r *Repository) diffDir(ctx context.Context, a ID, dir SnapshotOptions, opt
 	if err != nil {
 		return DiffStats{}, err
 	}
-	probe := r.probe(db)
-	defer func() { err = errors.Join(err, probe.close(), src.close()) }()
-	tree, err := r.rehearseWalk(ctx, src, probe)
+	rehearsal := r.newRehearsal(db)
+	defer func() { err = errors.Join(err, rehearsal.close(), src.close()) }()
+	tree, err := r.rehearseWalk(ctx, src, rehearsal)
 	if err != nil {
 		return DiffStats{}, err
 	}
-	walked := probe.node(stored)
+	walked := rehearsal.node(stored)
 	newRoot, err := readRoot(ctx, walked, tree.Root)
 	if err != nil {
 		return DiffStats{}, err

@@ -25,7 +25,16 @@ type OpenOptions struct {
 	// all repositories. Everything in it can be rebuilt. Empty: nothing is kept,
 	// and every process reads the index anew, into a private folder below /tmp.
 	StateDir string
-	Events   Events
+	// CacheBytes is how much of the packs that are read is kept below StateDir,
+	// for a store at the end of a network: 0 is nothing, otherwise at least 256
+	// MiB. Tree blobs have a cache of the same size beside it, which keeps also
+	// those that are written.
+	CacheBytes int64
+	// VerifyUploads asks the store for the size of each new pack before a
+	// snapshot is published: one request a pack. It finds stores that acknowledge
+	// what they do not keep.
+	VerifyUploads bool
+	Events        Events
 	// Tool is written into snapshots: name and version of the program.
 	Tool string
 	// Now is the clock of manifests; nil is time.Now.

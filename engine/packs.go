@@ -13,7 +13,7 @@ import (
 // session starts to store blobs; copies in the packs of avoid are not reused.
 func (r *Repository) session(ctx context.Context, db *index.DB, avoid index.PackSet) *ingest.Session {
 	return ingest.New(ctx, ingest.Options{
-		Store: r.store, Sealer: r.sealer, Namer: r.namer, Index: db, Avoid: avoid,
+		Store: r.packs.data, TreeStore: r.packs.trees, Sealer: r.sealer, Namer: r.namer, Index: db, Avoid: avoid,
 		FrameSize: int(r.config.FrameSize), PackSize: int(r.config.PackSize),
 	})
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/snapctl/snapctl/packfile/blob"
 )
 
-// probe takes the blobs of a walk and stores none: it answers what a snapshot
+// rehearsal takes the blobs of a walk and stores none: it answers what a snapshot
 // would find, and keeps the tree nodes for a comparison. Memory grows with the
 // tree nodes, about 90 bytes a file.
-type probe struct {
+type rehearsal struct {
 	namer *blob.Namer
 	db    *index.DB
 
@@ -27,11 +27,11 @@ type probe struct {
 	readers []*index.Reader
 }
 
-func (r *Repository) probe(db *index.DB) *probe {
-	return &probe{namer: r.namer, db: db, nodes: map[blob.ID][]byte{}, fresh: map[blob.ID]struct{}{}}
+func (r *Repository) newRehearsal(db *index.DB) *rehearsal {
+	return &rehearsal{namer: r.namer, db: db, nodes: map[blob.ID][]byte{}, fresh: map[blob.ID]struct{}{}}
 }
 
-func (p *probe) close() error {
+func (p *rehearsal) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, reader := range p.readers {
@@ -43,8 +43,8 @@ func (p *probe) close() error {
 	return nil
 }
 
-func (p *probe) writer() workspace.Writer {
-	w := &probeWriter{probe: p, lookup: p.db.NewReader(nil)}
+func (p *rehearsal) writer() workspace.Writer {
+	w := &rehearsalWriter{rehearsal: p, lookup: p.db.NewReader(nil)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.readers = append(p.readers, w.lookup)
@@ -52,7 +52,7 @@ func (p *probe) writer() workspace.Writer {
 }
 
 // node returns a tree node of the walk, or else one of the repository.
-func (p *probe) node(stored manifest.GetNode) manifest.GetNode {
+func (p *rehearsal) node(stored manifest.GetNode) manifest.GetNode {
 	return func(ctx context.Context, id blob.ID) ([]byte, error) {
 		p.mu.Lock()
 		node, ok := p.nodes[id]
@@ -64,25 +64,25 @@ func (p *probe) node(stored manifest.GetNode) manifest.GetNode {
 	}
 }
 
-// probeWriter is the writer of one worker.
-type probeWriter struct {
-	probe  *probe
-	lookup *index.Reader
+// rehearsalWriter is the writer of one worker.
+type rehearsalWriter struct {
+	rehearsal *rehearsal
+	lookup    *index.Reader
 }
 
 // Put implements workspace.Writer.
-func (w *probeWriter) Put(ctx context.Context, kind blob.Kind, plaintext []byte) (blob.ID, error) {
-	id := w.probe.namer.ID(kind, plaintext)
+func (w *rehearsalWriter) Put(ctx context.Context, kind blob.Kind, plaintext []byte) (blob.ID, error) {
+	id := w.rehearsal.namer.ID(kind, plaintext)
 	known, err := w.Has(ctx, id)
 	if err != nil {
 		return id, err
 	}
-	w.probe.see(kind, id, plaintext, known)
+	w.rehearsal.see(kind, id, plaintext, known)
 	return id, nil
 }
 
 // Has implements workspace.Writer.
-func (w *probeWriter) Has(ctx context.Context, id blob.ID) (bool, error) {
+func (w *rehearsalWriter) Has(ctx context.Context, id blob.ID) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -94,9 +94,9 @@ func (w *probeWriter) Has(ctx context.Context, id blob.ID) (bool, error) {
 }
 
 // Flush implements workspace.Writer.
-func (w *probeWriter) Flush(ctx context.Context) error { return ctx.Err() }
+func (w *rehearsalWriter) Flush(ctx context.Context) error { return ctx.Err() }
 
-func (p *probe) see(kind blob.Kind, id blob.ID, plaintext []byte, known bool) {
+func (p *rehearsal) see(kind blob.Kind, id blob.ID, plaintext []byte, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, seen := p.fresh[id]

@@ -35,6 +35,7 @@ type Repository struct {
 	mu      sync.Mutex // guards the following, which are opened when first needed
 	db      *index.DB
 	locator *locator
+	packs   packStores
 	fetch   *fetch.Fetcher
 	synced  time.Time    // when the index was last brought up to date
 	known   *commit.View // of the last snapshot; nil before the first one
@@ -166,7 +167,7 @@ func (r *Repository) Close() error {
 	if r.db == nil {
 		return nil
 	}
-	err := errors.Join(r.locator.close(), r.db.Close())
+	err := errors.Join(r.locator.close(), r.packs.close(), r.db.Close())
 	r.db, r.locator, r.fetch, r.synced = nil, nil, nil, time.Time{}
 	return failed("close", "index", err)
 }
@@ -216,7 +217,8 @@ func (r *Repository) openIndex() (*index.DB, error) {
 	}
 	r.db = db
 	r.locator = &locator{db: db}
-	r.fetch = fetch.New(fetch.Config{Store: r.store, Sealer: r.sealer, Namer: r.namer, Locator: r.locator})
+	r.packs = r.openPackStores()
+	r.fetch = fetch.New(fetch.Config{Store: r.packs.data, TreeStore: r.packs.trees, Sealer: r.sealer, Namer: r.namer, Locator: r.locator})
 	return db, nil
 }
 

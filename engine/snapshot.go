@@ -157,6 +157,9 @@ func (r *Repository) stands(ctx context.Context, p parent, view commit.View) (bo
 // finish stores what is open and indexes it (step W3).
 func (r *Repository) finish(ctx context.Context, db *index.DB, session *ingest.Session) (written, error) {
 	result, err := session.Finish(ctx)
+	if err == nil && r.opts.VerifyUploads {
+		err = r.verifyUploads(ctx, db, result.New)
+	}
 	if err != nil {
 		return written{}, err
 	}
@@ -225,14 +228,14 @@ func (r *Repository) compact(ctx context.Context, db *index.DB) error {
 
 // rehearse reads the source and stores nothing.
 func (r *Repository) rehearse(ctx context.Context, db *index.DB, src *source) (*SnapshotResult, error) {
-	probe := r.probe(db)
-	tree, err := r.rehearseWalk(ctx, src, probe)
+	rehearsal := r.newRehearsal(db)
+	tree, err := r.rehearseWalk(ctx, src, rehearsal)
 	if err != nil {
-		return nil, errors.Join(err, probe.close())
+		return nil, errors.Join(err, rehearsal.close())
 	}
 	result := src.describe(tree)
-	result.NewBlobs, result.NewBytes = probe.newBlobs.Load(), probe.newBytes.Load()
-	return result, probe.close()
+	result.NewBlobs, result.NewBytes = rehearsal.newBlobs.Load(), rehearsal.newBytes.Load()
+	return result, rehearsal.close()
 }
 
 // describe says what was read.

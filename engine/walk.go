@@ -20,14 +20,14 @@ func (r *Repository) walk(ctx context.Context, src *source, session *ingest.Sess
 	return tree, err
 }
 
-// rehearseWalk reads the source into a probe. The cache is read but what it
+// rehearseWalk reads the source into a rehearsal. The cache is read but what it
 // says of unpublished content must be confirmed, and what it learns does no harm:
 // records are confirmed before they are used.
-func (r *Repository) rehearseWalk(ctx context.Context, src *source, probe *probe) (workspace.Result, error) {
+func (r *Repository) rehearseWalk(ctx context.Context, src *source, into *rehearsal) (workspace.Result, error) {
 	progress := new(workspace.Progress)
 	stop := r.report(src, progress, func() uint64 { return 0 })
 	defer stop()
-	return workspace.Walk(ctx, r.walkOptions(src, probe.writer, progress))
+	return workspace.Walk(ctx, r.walkOptions(src, into.writer, progress))
 }
 
 // reportEvery is how often progress is reported.

@@ -74,7 +74,7 @@ var bufferPool = sync.Pool{New: func() any { return new(buffers) }}
 // A frame that cannot be read or opened does not stop the others.
 func (b *bulk) read(ctx context.Context, r readRange, buf *buffers) error {
 	first := b.wants[r.frames[0].from].at
-	body, err := b.cfg.Store.Get(ctx, packKey(first.Pack), objectstore.Range{Offset: int64(first.FrameOffset), Length: r.end - int64(first.FrameOffset)})
+	body, err := b.store(b.kind).Get(ctx, packKey(first.Pack), objectstore.Range{Offset: int64(first.FrameOffset), Length: r.end - int64(first.FrameOffset)})
 	if err == nil {
 		defer body.Close()
 	}
@@ -103,7 +103,7 @@ func (b *bulk) read(ctx context.Context, r readRange, buf *buffers) error {
 // readErr.
 func (b *bulk) deliverFrame(ctx context.Context, frame span, buf *buffers, readErr error) (err error) {
 	if readErr != nil && !errors.Is(readErr, objectstore.ErrNotExist) {
-		buf.sealed, readErr = b.readFrame(ctx, b.wants[frame.from].at) // the stream broke; once more, alone
+		buf.sealed, readErr = b.readFrame(ctx, b.kind, b.wants[frame.from].at) // the stream broke; once more, alone
 	}
 	if readErr != nil {
 		return b.deliverOthers(ctx, frame, readErr)
@@ -113,7 +113,11 @@ func (b *bulk) deliverFrame(ctx context.Context, frame span, buf *buffers, readE
 
 // openFrame opens the frame and delivers its blobs.
 func (b *bulk) openFrame(ctx context.Context, frame span, buf *buffers) (err error) {
-	buf.content, err = b.open(buf.content[:0], b.kind, b.wants[frame.from].at, buf.sealed)
+	l := b.wants[frame.from].at
+	buf.content, err = b.open(buf.content[:0], b.kind, l, buf.sealed)
+	if err != nil && b.forget(b.kind, l.Pack) {
+		buf.content, err = b.readAndOpen(ctx, buf.content[:0], b.kind, l)
+	}
 	if err != nil {
 		return b.deliverOthers(ctx, frame, err)
 	}

@@ -51,22 +51,30 @@ func (f *Fetcher) frame(ctx context.Context, kind blob.Kind, l Location) ([]byte
 		return nil, err
 	}
 	return f.cache.get(ctx, frameKey{l.Pack, l.FrameOffset, kind}, func() ([]byte, error) {
-		sealed, err := f.readFrame(ctx, l)
-		if err != nil {
-			return nil, err
+		content, err := f.readAndOpen(ctx, nil, kind, l)
+		if errors.Is(err, packfile.ErrDamaged) && f.forget(kind, l.Pack) {
+			content, err = f.readAndOpen(ctx, nil, kind, l)
 		}
-		return f.open(nil, kind, l, sealed)
+		return content, err
 	})
 }
 
-func (f *Fetcher) readFrame(ctx context.Context, l Location) ([]byte, error) {
+func (f *Fetcher) readAndOpen(ctx context.Context, dst []byte, kind blob.Kind, l Location) ([]byte, error) {
+	sealed, err := f.readFrame(ctx, kind, l)
+	if err != nil {
+		return dst, err
+	}
+	return f.open(dst, kind, l, sealed)
+}
+
+func (f *Fetcher) readFrame(ctx context.Context, kind blob.Kind, l Location) ([]byte, error) {
 	key := packKey(l.Pack)
-	sealed, err := objectstore.ReadRange(ctx, f.cfg.Store, key, int64(l.FrameOffset), int64(l.FrameLength))
+	sealed, err := objectstore.ReadRange(ctx, f.store(kind), key, int64(l.FrameOffset), int64(l.FrameLength))
 	if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, objectstore.ErrRange) {
 		return sealed, err
 	}
 	// Either the connection broke, or the pack is shorter than the index says.
-	info, statErr := f.cfg.Store.Stat(ctx, key)
+	info, statErr := f.store(kind).Stat(ctx, key)
 	if statErr == nil && info.Size < int64(l.FrameOffset)+int64(l.FrameLength) {
 		err = fmt.Errorf("%w: pack is only %d bytes long", packfile.ErrDamaged, info.Size)
 	}

@@ -22,6 +22,7 @@ func (f *Fetcher) Frames(ctx context.Context, kind blob.Kind, ids []blob.ID, who
 		}
 		err := whole(packfile.SealedFrame{Kind: kind, Blobs: blobs, Bytes: buf.sealed})
 		if errors.Is(err, packfile.ErrDamaged) {
+			b.forget(kind, b.wants[frame.from].at.Pack)
 			return b.deliverOthers(ctx, frame, err)
 		}
 		return err

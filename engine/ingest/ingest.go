@@ -17,6 +17,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -29,9 +30,13 @@ import (
 	"github.com/snapctl/snapctl/providers/objectstore"
 )
 
-// Options say how a session writes. Every field but the sizes is needed.
+// Options say how a session writes. Every field but TreeStore, which is Store
+// then, and the sizes is needed.
 type Options struct {
-	Store  objectstore.Store
+	Store objectstore.Store
+	// TreeStore takes the packs with tree blobs: Store, perhaps with a cache.
+	TreeStore objectstore.Store
+
 	Sealer *seal.Sealer
 	Namer  *blob.Namer
 	Index  *index.DB
@@ -55,6 +60,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Uploads == 0 {
 		o.Uploads = 2
+	}
+	if o.TreeStore == nil {
+		o.TreeStore = o.Store
 	}
 	return o
 }
@@ -208,7 +216,11 @@ func (s *Session) upload(pack *packfile.Builder) {
 // pending: at every moment a blob of this session is in one of the two.
 func (s *Session) uploadPack(builder *packfile.Builder) error {
 	pack, object := builder.Finish(s.opts.Sealer)
-	if _, err := s.opts.Store.Put(s.ctx, PackKey(pack.Name), bytes.NewReader(object), objectstore.PutOptions{}); err != nil {
+	store := s.opts.Store
+	if hasTrees(pack) {
+		store = s.opts.TreeStore
+	}
+	if _, err := store.Put(s.ctx, PackKey(pack.Name), bytes.NewReader(object), objectstore.PutOptions{}); err != nil {
 		return err
 	}
 	s.stats.stored.Add(uint64(len(object)))
@@ -221,6 +233,10 @@ func (s *Session) uploadPack(builder *packfile.Builder) error {
 	s.packs = append(s.packs, pack)
 	s.mu.Unlock()
 	return nil
+}
+
+func hasTrees(pack packfile.Pack) bool {
+	return slices.ContainsFunc(pack.Frames, func(f packfile.Frame) bool { return f.Kind == blob.Tree })
 }
 
 // PackKey is the key of a pack in the object store.
