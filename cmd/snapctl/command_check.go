@@ -14,6 +14,7 @@ import (
 
 func newCheckCommand(c *cli) *cobra.Command {
 	var readData string
+	var store bool
 	cmd := c.command(spec{
 		use: "check [SNAP]...", group: groupDefault, args: cobra.ArbitraryArgs, exits: exitsRepository,
 		short: "verify that everything that snapshots need is there and whole",
@@ -21,11 +22,21 @@ func newCheckCommand(c *cli) *cobra.Command {
 sizes, and every directory is read. With it, files are read too, decrypted and
 compared with their ids. Damage is named, with the files that it affects, and the
 exit status is 13. Damaged packs are marked in the repository, so that the next
-snapshot of a workspace stores again what they held of it.`,
-		example: "  snapctl check\n  snapctl check --read-data\n  snapctl check --read-data=10% --json",
-	}, func(ctx context.Context, args []string) error { return c.check(ctx, args, readData) })
+snapshot of a workspace stores again what they held of it.
+
+With --store nothing of that is done: it is tried what the store guarantees, with
+small objects that are removed again, and recorded.`,
+		example: "  snapctl check\n  snapctl check --read-data\n  snapctl check --read-data=10% --json\n  snapctl check --store",
+	}, func(ctx context.Context, args []string) error {
+		if store {
+			return c.checkStore(ctx)
+		}
+		return c.check(ctx, args, readData)
+	})
 	cmd.Flags().StringVar(&readData, "read-data", "", "read this `share` of the packs whole, such as 10%; all if none is given")
 	cmd.Flags().Lookup("read-data").NoOptDefVal = "100%"
+	cmd.Flags().BoolVar(&store, "store", false, "try what the store guarantees, and look at nothing else")
+	cmd.MarkFlagsMutuallyExclusive("store", "read-data")
 	return cmd
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/snapctl/snapctl/engine"
 	"github.com/snapctl/snapctl/engine/keyring"
-	"github.com/snapctl/snapctl/providers/objectstore/file"
+	"github.com/snapctl/snapctl/providers/objectstore"
 )
 
 // initOptions say who can open the new repository.
@@ -23,12 +23,17 @@ type initOptions struct {
 	recipients  []string
 	ask         bool
 	compression string
+	like        string
+	likeKeys    keyOptions
 }
 
 func (o *initOptions) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.recipients, "recipient", nil, "age `recipient` who can open it, age1... (repeatable)")
 	f.BoolVar(&o.ask, "passphrase", false, "ask for a passphrase on the terminal")
 	f.StringVar(&o.compression, "compression", "default", "`effort` of compression, for ever: fastest, default or better")
+	f.StringVar(&o.like, "like", "", "make it of the family of the repository at this `place`, so that snapshots can be pushed and pulled between them")
+	o.likeKeys.prefix = "remote-"
+	o.likeKeys.addFlags(f)
 }
 
 // compressions are the values of --compression.
@@ -45,8 +50,15 @@ func newInitCommand(c *cli) *cobra.Command {
 config directory of the user, which is made if there is none: back it up, since
 without it nobody can read the repository. Each of --identity, --passphrase-file,
 --passphrase-command, --passphrase and --recipient names a holder of the key
-instead; with several of them, any one opens the repository.`,
+instead; with several of them, any one opens the repository.
+
+With --like the repository there is opened by the same key, or by the one that the
+options --remote-... name.
+
+In a bucket it is tried what the store guarantees, and recorded.`,
 		example: "  snapctl init\n" +
+			"  snapctl init --repo 's3://backups/agents?endpoint=https://minio.example:9000'\n" +
+			"  snapctl init --repo s3://backups/agents --like /srv/snapshots\n" +
 			"  snapctl init --compression fastest\n" +
 			"  snapctl init --repo /srv/snapshots --passphrase-file /run/secrets/snapctl\n" +
 			"  snapctl init --recipient age1kuy8kf06vdd0k5v28f5y9zfrh8jrp2sg0vh4lm7dus06yuv2pf7ssmhrnd",
@@ -71,32 +83,75 @@ func (c *cli) init(ctx context.Context, o initOptions) error {
 	if !ok {
 		return &usageError{err: fmt.Errorf("--compression %q: it is fastest, default or better", o.compression)}
 	}
-	path, err := c.repoPath()
+	p, err := c.repoPlace()
 	if err != nil {
 		return err
 	}
-	if err := c.checkPlace(ctx, path); err != nil {
-		return atPlace(path, err)
+	if o.like == "" {
+		return c.initAt(ctx, p, o, engine.InitOptions{Compression: level})
 	}
-	holders, r, err := c.holders(ctx, o)
+	like := place(o.like)
+	if err := like.check(); err != nil {
+		return err
+	}
+	sibling := func(_ backing, repo *engine.Repository) error {
+		return c.initAt(ctx, p, o, engine.InitOptions{Compression: level, Like: repo})
+	}
+	keys := c.remoteKeys(o.likeKeys)
+	err = c.withPlace(ctx, like, keys, sibling)
+	if errors.Is(err, engine.ErrWrongKey) && keys.prefix == "" { // they are those of the new one
+		err = c.withPlace(ctx, like, o.likeKeys, sibling)
+	}
+	return err
+}
+
+func (c *cli) initAt(ctx context.Context, p place, o initOptions, opts engine.InitOptions) (err error) {
+	if opts.OpenOptions, err = c.openOptions(p); err != nil {
+		return err
+	}
+	if err := c.checkPlace(ctx, p); err != nil {
+		return atPlace(p, err)
+	}
+	var r initReport
+	if opts.Holders, r, err = c.holders(ctx, o); err != nil {
+		return err
+	}
+	store, err := c.create(p)
 	if err != nil {
 		return err
 	}
-	store, err := file.Create(path)
+	defer func() { err = errors.Join(err, store.Close()) }()
+	repo, err := engine.Init(ctx, store, opts)
 	if err != nil {
-		return err
+		return atPlace(p, err)
 	}
-	defer store.Close()
-	repo, err := engine.Init(ctx, store, engine.InitOptions{OpenOptions: c.openOptions(), Holders: holders, Compression: level})
-	if err != nil {
-		return atPlace(path, err)
-	}
-	r.Repository, r.Path = repo.ID(), path
+	r.Repository, r.Path = repo.ID(), string(p)
 	if !r.Encrypted {
 		c.acceptPlain(repo.ID())
 	}
 	c.sayInit(r)
-	return errors.Join(c.printer().print(r), repo.Close())
+	return errors.Join(c.tryStore(ctx, p, repo), c.printer().print(r), repo.Close())
+}
+
+// tryStore finds out what a bucket guarantees. A directory keeps what its
+// filesystem promises. The repository is made already, so a store that does not
+// answer the probe is no failure.
+func (c *cli) tryStore(ctx context.Context, p place, repo *engine.Repository) error {
+	if !p.isURL() {
+		return nil
+	}
+	c.talk.begin("try what the store guarantees")
+	report, err := repo.Probe(ctx)
+	c.talk.done()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		c.talk.warn("it is not known what the store guarantees, try `snapctl check --store`: %v", err)
+		return nil
+	}
+	c.sayGuarantees(report)
+	return nil
 }
 
 func (c *cli) sayInit(r initReport) {
@@ -112,25 +167,19 @@ func (c *cli) sayInit(r initReport) {
 // checkPlace refuses a directory that holds something else already: a
 // repository in the middle of a workspace is a mistake. What starts with a dot
 // and the keys of an interrupted attempt do not count.
-func (c *cli) checkPlace(ctx context.Context, path string) error {
-	entries, err := os.ReadDir(path)
+func (c *cli) checkPlace(ctx context.Context, p place) error {
+	if p.isURL() {
+		return c.checkFree(ctx, p)
+	}
+	entries, err := os.ReadDir(string(p))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	store, err := file.Open(path)
-	if err != nil {
+	if err := c.checkFree(ctx, p); err != nil {
 		return err
-	}
-	defer store.Close()
-	repo, err := engine.Open(ctx, store, engine.OpenOptions{})
-	if err == nil {
-		return errors.Join(engine.ErrExists, repo.Close())
-	}
-	if !errors.Is(err, engine.ErrNoRepository) {
-		return engine.ErrExists // locked, damaged or new: a repository all the same
 	}
 	for _, e := range entries {
 		name := e.Name()
@@ -139,6 +188,27 @@ func (c *cli) checkPlace(ctx context.Context, path string) error {
 		}
 	}
 	return nil
+}
+
+// checkFree refuses a place where there is a repository.
+func (c *cli) checkFree(ctx context.Context, p place) error {
+	store, err := c.open(p)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	repo, err := engine.Open(ctx, store, engine.OpenOptions{})
+	if err == nil {
+		return errors.Join(engine.ErrExists, repo.Close())
+	}
+	var stored *objectstore.Error
+	switch {
+	case errors.Is(err, engine.ErrNoRepository):
+		return nil
+	case errors.As(err, &stored) && p.isURL():
+		return err // no answer, no access, no bucket
+	}
+	return engine.ErrExists // locked, damaged or new: a repository all the same
 }
 
 // holders returns who the options let open the repository.
@@ -151,7 +221,7 @@ func (c *cli) holders(ctx context.Context, o initOptions) ([]keyring.Holder, ini
 	if err != nil {
 		return nil, r, err
 	}
-	named, err := c.namedCredentials(ctx)
+	named, err := c.namedCredentials(ctx, c.globals.keys)
 	if err != nil {
 		return nil, r, err
 	}

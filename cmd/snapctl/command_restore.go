@@ -89,11 +89,11 @@ func (c *cli) restore(ctx context.Context, snap, dir string, o restoreOptions) e
 // directory that holds it or an identity that opens it: that would end with every
 // snapshot gone.
 func (c *cli) spareRepository(opts engine.RestoreOptions) error {
-	place, err := c.repoPath()
+	place, err := c.repoPlace()
 	if err != nil {
 		return err
 	}
-	repo, target := resolved(place), resolved(opts.Target)
+	target := resolved(opts.Target)
 	scopes := []string{target}
 	if len(opts.Paths) > 0 {
 		scopes = nil
@@ -103,9 +103,9 @@ func (c *cli) spareRepository(opts engine.RestoreOptions) error {
 	}
 	for _, scope := range scopes {
 		switch {
-		case beneath(scope, repo):
+		case place.isAround(scope):
 			return &hinted{err: fmt.Errorf("%s is inside of the repository %s", opts.Target, place), hint: "restore into another directory; nothing was done"}
-		case opts.Delete && beneath(repo, scope):
+		case opts.Delete && place.isBelow(scope):
 			return &hinted{err: fmt.Errorf("--delete would delete the repository %s, which is inside of %s", place, opts.Target), hint: "move the repository, or restore without --delete; nothing was done"}
 		case opts.Delete && c.holdsIdentity(scope):
 			return &hinted{err: fmt.Errorf("--delete would delete an identity that opens the repository, which is inside of %s", opts.Target), hint: "move the identity, or restore without --delete; nothing was done"}
@@ -116,7 +116,7 @@ func (c *cli) spareRepository(opts engine.RestoreOptions) error {
 
 // holdsIdentity tells whether an identity file lies in the directory.
 func (c *cli) holdsIdentity(dir string) bool {
-	files := c.identityFiles()
+	files := c.identityFiles(c.globals.keys)
 	if path, err := c.identityPath(); err == nil {
 		files = append(slices.Clone(files), path)
 	}

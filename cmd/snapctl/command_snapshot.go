@@ -15,7 +15,6 @@ import (
 
 	"github.com/snapctl/snapctl/engine"
 	"github.com/snapctl/snapctl/engine/manifest"
-	"github.com/snapctl/snapctl/providers/objectstore/file"
 )
 
 // treeOptions say what of a directory is saved, or compared.
@@ -118,10 +117,10 @@ func (c *cli) snapshot(ctx context.Context, dir string, o snapshotOptions) error
 	if err := checkSource(dir); err != nil {
 		return err
 	}
-	if place, err := c.repoPath(); err == nil && beneath(resolved(place), resolved(dir)) {
+	if place, err := c.repoPlace(); err == nil && place.isBelow(resolved(dir)) {
 		c.talk.warn("the repository %s lies in %s: each snapshot saves it too; leave it out with --exclude", place, dir)
 	}
-	return c.withStore(ctx, func(store *file.Store, repo *engine.Repository) error {
+	return c.withStore(ctx, func(store backing, repo *engine.Repository) error {
 		if o.parent != "" {
 			if opts.Parent, err = repo.Resolve(ctx, o.parent, engine.Filter{}); err != nil {
 				return err

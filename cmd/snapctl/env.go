@@ -13,6 +13,7 @@ const (
 	envPassphrase        = "SNAPCTL_PASSPHRASE"
 	envPassphraseFile    = "SNAPCTL_PASSPHRASE_FILE"
 	envPassphraseCommand = "SNAPCTL_PASSPHRASE_COMMAND"
+	envRemotePrefix      = "SNAPCTL_REMOTE_" // of the four above, for the other repository of push and pull
 	envDataHome          = "XDG_DATA_HOME"
 	envCacheHome         = "XDG_CACHE_HOME"
 	envConfigHome        = "XDG_CONFIG_HOME"
@@ -28,6 +29,8 @@ var envTable = []struct{ name, meaning string }{
 	{envPassphrase, "the passphrase itself"},
 	{envPassphraseFile, "a file that holds the passphrase (replaces --passphrase-file)"},
 	{envPassphraseCommand, "a command that prints the passphrase (replaces --passphrase-command)"},
+	{envRemotePrefix + "...", "the four above for the remote of push and pull (replaces --remote-...)"},
+	{"AWS_...", "credentials and region of buckets, as Amazon's tools take them"},
 	{envDataHome, "the default repository is snapctl/repo below it; ~/.local/share if unset"},
 	{envCacheHome, "local state is in snapctl below it; ~/.cache if unset"},
 	{envConfigHome, "the identity is snapctl/identity.txt below it; ~/.config if unset"},

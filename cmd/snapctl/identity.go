@@ -15,11 +15,11 @@ import (
 )
 
 // identityFiles are the files that the command line names, or the environment.
-func (c *cli) identityFiles() []string {
-	if len(c.globals.keys.identities) > 0 {
-		return c.globals.keys.identities
+func (c *cli) identityFiles(keys keyOptions) []string {
+	if len(keys.identities) > 0 {
+		return keys.identities
 	}
-	return filepath.SplitList(c.env.get(envIdentity))
+	return filepath.SplitList(c.env.get(keys.env(envIdentity)))
 }
 
 // readIdentities reads an identity file as age-keygen writes it.

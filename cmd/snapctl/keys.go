@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -16,6 +17,7 @@ import (
 // come from files, commands or the environment: what stands in argv is seen by
 // everybody on the machine.
 type keyOptions struct {
+	prefix            string // of the options and variables: "" or "remote-"
 	identities        []string
 	passphraseFile    string
 	passphraseCommand string
@@ -23,33 +25,48 @@ type keyOptions struct {
 }
 
 func (o *keyOptions) addFlags(f *pflag.FlagSet) {
-	f.StringArrayVarP(&o.identities, "identity", "i", nil, "age identity `file` (repeatable; $"+envIdentity+")")
-	f.StringVar(&o.passphraseFile, "passphrase-file", "", "`file` that holds the passphrase ($"+envPassphraseFile+")")
-	f.StringVar(&o.passphraseCommand, "passphrase-command", "", "shell `command` that prints the passphrase ($"+envPassphraseCommand+")")
-	f.BoolVar(&o.insecure, "insecure-no-encryption", false, "make or use a repository whose key lies next to the data")
+	shorthand := "i"
+	if o.prefix != "" {
+		shorthand = ""
+	}
+	f.StringArrayVarP(&o.identities, o.prefix+"identity", shorthand, nil, "age identity `file` (repeatable; $"+o.env(envIdentity)+")")
+	f.StringVar(&o.passphraseFile, o.prefix+"passphrase-file", "", "`file` that holds the passphrase ($"+o.env(envPassphraseFile)+")")
+	f.StringVar(&o.passphraseCommand, o.prefix+"passphrase-command", "", "shell `command` that prints the passphrase ($"+o.env(envPassphraseCommand)+")")
+	f.BoolVar(&o.insecure, o.prefix+"insecure-no-encryption", false, "make or use a repository whose key lies next to the data")
+}
+
+// env is the variable that stands for an option of the same name.
+func (o *keyOptions) env(name string) string {
+	if o.prefix == "" {
+		return name
+	}
+	return strings.Replace(name, "SNAPCTL_", envRemotePrefix, 1)
 }
 
 // unlock opens the repository in a store. Keys that are named are the only
 // ones tried. Otherwise it is the identity in the user's config directory, and
 // then a passphrase, if there is a terminal to ask on.
-func (c *cli) unlock(ctx context.Context, store objectstore.Store) (*engine.Repository, error) {
-	opts := c.openOptions()
-	named, err := c.namedCredentials(ctx)
+func (c *cli) unlock(ctx context.Context, p place, store objectstore.Store, keys keyOptions) (*engine.Repository, error) {
+	opts, err := c.openOptions(p)
+	if err != nil {
+		return nil, err
+	}
+	named, err := c.namedCredentials(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
 	opts.Credentials = named.credentials
-	opts.Credentials.Insecure = c.globals.keys.insecure
+	opts.Credentials.Insecure = keys.insecure
 	if !named.any {
 		if opts.Credentials.Identities, err = c.defaultIdentities(); err != nil {
 			return nil, err
 		}
 	}
 	repo, err := engine.Open(ctx, store, opts)
-	if err == nil && c.globals.keys.insecure {
+	if err == nil && keys.insecure {
 		c.acceptPlain(repo.ID())
 	}
-	if !errors.Is(err, engine.ErrWrongKey) || c.globals.keys.insecure {
+	if !errors.Is(err, engine.ErrWrongKey) || keys.insecure {
 		return repo, err
 	}
 	if plain, err := c.openPlain(ctx, store, opts); plain != nil || err != nil {
@@ -58,7 +75,7 @@ func (c *cli) unlock(ctx context.Context, store objectstore.Store) (*engine.Repo
 	if named.any {
 		return nil, err
 	}
-	passphrase, asked, promptErr := askPassphrase(ctx, "passphrase of the repository")
+	passphrase, asked, promptErr := askPassphrase(ctx, "passphrase of the repository "+string(p))
 	if !asked {
 		return nil, err
 	}
@@ -97,9 +114,9 @@ type credentials struct {
 }
 
 // namedCredentials are the keys that the command line or the environment names.
-func (c *cli) namedCredentials(ctx context.Context) (credentials, error) {
+func (c *cli) namedCredentials(ctx context.Context, keys keyOptions) (credentials, error) {
 	var named credentials
-	for _, path := range c.identityFiles() {
+	for _, path := range c.identityFiles(keys) {
 		identities, err := readIdentities(path)
 		if err != nil {
 			return named, err
@@ -107,7 +124,7 @@ func (c *cli) namedCredentials(ctx context.Context) (credentials, error) {
 		named.credentials.Identities = append(named.credentials.Identities, identities...)
 		named.any = true
 	}
-	source, err := c.passphraseSource()
+	source, err := c.passphraseSource(keys)
 	if err != nil || source == nil {
 		return named, err
 	}

@@ -4,40 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"regexp"
-	"syscall"
 
 	"github.com/snapctl/snapctl/engine"
-	"github.com/snapctl/snapctl/providers/objectstore/file"
 )
-
-var urlScheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
-
-// repoPath returns the directory of the repository: --repo, SNAPCTL_REPO, or
-// the user's own one.
-func (c *cli) repoPath() (string, error) {
-	place := c.globals.repo
-	if place == "" {
-		place = c.env.get(envRepo)
-	}
-	if place == "" {
-		dir, err := c.env.userDir(envDataHome, ".local/share")
-		if err != nil {
-			return "", &usageError{err: fmt.Errorf("no repository is named, and %w", err), hint: "say where it is with --repo or " + envRepo}
-		}
-		return filepath.Join(dir, "repo"), nil
-	}
-	if urlScheme.MatchString(place) {
-		return "", &usageError{
-			err:  fmt.Errorf("repository %s: object stores are not supported by this build yet", place),
-			hint: "give the path of a directory; one whose name looks like a URL needs ./ in front",
-		}
-	}
-	return place, nil
-}
 
 // stateDir returns where local state is kept. The default one is left out,
 // which costs time only, where it cannot be made.
@@ -60,30 +30,49 @@ func (c *cli) stateDir() string {
 	return dir
 }
 
-// openOptions are the options of engine.Open that do not depend on keys.
-func (c *cli) openOptions() engine.OpenOptions {
-	return engine.OpenOptions{StateDir: c.stateDir(), Events: c.talk.events(), Tool: "snapctl " + buildVersion().Version}
+// openOptions are the options of engine.Open for a place, keys apart.
+func (c *cli) openOptions(p place) (engine.OpenOptions, error) {
+	opts := engine.OpenOptions{
+		StateDir: c.stateDir(), Events: c.talk.events(), Tool: "snapctl " + buildVersion().Version,
+		VerifyUploads: c.globals.network.verifyUploads,
+	}
+	if !p.isURL() {
+		return opts, nil
+	}
+	var err error
+	opts.CacheBytes, err = c.globals.network.cacheBytes()
+	return opts, err
 }
 
 // withRepository opens the repository for the time of do.
 func (c *cli) withRepository(ctx context.Context, do func(*engine.Repository) error) error {
-	return c.withStore(ctx, func(_ *file.Store, repo *engine.Repository) error { return do(repo) })
+	return c.withStore(ctx, func(_ backing, repo *engine.Repository) error { return do(repo) })
 }
 
-// withStore is withRepository for who also cares for the directory it is in.
-func (c *cli) withStore(ctx context.Context, do func(*file.Store, *engine.Repository) error) (err error) {
-	path, err := c.repoPath()
+// withStore is withRepository for who also cares for what it lies in.
+func (c *cli) withStore(ctx context.Context, do func(backing, *engine.Repository) error) error {
+	p, err := c.repoPlace()
 	if err != nil {
 		return err
 	}
-	store, err := openStore(path)
+	return c.withPlace(ctx, p, c.globals.keys, do)
+}
+
+// withPlace opens the repository at a place with keys for the time of do.
+func (c *cli) withPlace(ctx context.Context, p place, keys keyOptions, do func(backing, *engine.Repository) error) (err error) {
+	store, err := c.open(p)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	repo, err := c.unlock(ctx, store)
+	defer func() {
+		if traffic := store.traffic(); traffic != "" {
+			c.talk.detail("%s: %s", p, traffic)
+		}
+		err = errors.Join(err, store.Close())
+	}()
+	repo, err := c.unlock(ctx, p, store, keys)
 	if err != nil {
-		return atPlace(path, err)
+		return atPlace(p, err)
 	}
 	defer func() { err = errors.Join(err, repo.Close()) }()
 	return do(store, repo)
@@ -104,26 +93,14 @@ func (c *cli) withSnapshot(ctx context.Context, snap string, choose chooseOption
 	})
 }
 
-// openStore opens the directory of a repository. A path that leads to no
-// directory is no repository.
-func openStore(path string) (*file.Store, error) {
-	store, err := file.Open(path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, fmt.Errorf("%w: %w", engine.ErrNoRepository, err)
-	}
-	return store, err
-}
-
-// tidy removes what killed processes left in the directory of the repository a day
-// ago or more. Writers do it, after their work: one listing of a folder that is
-// mostly empty.
-func (c *cli) tidy(ctx context.Context, store *file.Store) {
-	if _, err := store.RemoveStaleTemp(ctx); err != nil {
+// tidy removes what killed processes left behind. Writers do it, after their work.
+func (c *cli) tidy(ctx context.Context, store backing) {
+	if err := store.tidy(ctx); err != nil {
 		c.talk.warn("remove stale temporary files of the repository: %v", err)
 	}
 }
 
 // atPlace names the place in an error about the repository as a whole.
-func atPlace(path string, err error) error {
-	return fmt.Errorf("%s: %w", path, err)
+func atPlace(p place, err error) error {
+	return fmt.Errorf("%s: %w", p, err)
 }

@@ -22,17 +22,16 @@ type passphraseSource func(context.Context) (string, error)
 // passphraseSource returns where the passphrase comes from: the command line,
 // and if that names nothing, the environment. Nil if neither says. More than
 // one source is a mistake: one of them would silently not count.
-func (c *cli) passphraseSource() (passphraseSource, error) {
-	o := c.globals.keys
+func (c *cli) passphraseSource(o keyOptions) (passphraseSource, error) {
 	if o.passphraseFile != "" || o.passphraseCommand != "" {
 		return pickPassphrase(
-			namedSource{"--passphrase-file", fromFile(o.passphraseFile)},
-			namedSource{"--passphrase-command", fromCommand(o.passphraseCommand, c.talk.w)})
+			namedSource{"--" + o.prefix + "passphrase-file", fromFile(o.passphraseFile)},
+			namedSource{"--" + o.prefix + "passphrase-command", fromCommand(o.passphraseCommand, c.talk.w)})
 	}
 	return pickPassphrase(
-		namedSource{envPassphrase, fromValue(c.env.get(envPassphrase))},
-		namedSource{envPassphraseFile, fromFile(c.env.get(envPassphraseFile))},
-		namedSource{envPassphraseCommand, fromCommand(c.env.get(envPassphraseCommand), c.talk.w)})
+		namedSource{o.env(envPassphrase), fromValue(c.env.get(o.env(envPassphrase)))},
+		namedSource{o.env(envPassphraseFile), fromFile(c.env.get(o.env(envPassphraseFile)))},
+		namedSource{o.env(envPassphraseCommand), fromCommand(c.env.get(o.env(envPassphraseCommand)), c.talk.w)})
 }
 
 type namedSource struct {

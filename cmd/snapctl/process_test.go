@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,6 +70,7 @@ type machine struct {
 	binary               string
 	dir, repo, state, ws string
 	home                 string
+	env                  []string // beside what every run gets
 }
 
 // newMachine makes an empty repository in memory (tmpfs), where nothing waits for
@@ -107,7 +109,7 @@ type outcome struct {
 func (m *machine) start(args ...string) (cmd *exec.Cmd, wait func() outcome) {
 	m.t.Helper()
 	cmd = exec.Command(m.binary, append(args, "--insecure-no-encryption")...)
-	cmd.Env = []string{"HOME=" + m.home, "PATH=" + os.Getenv("PATH"), envRepo + "=" + m.repo, envStateDir + "=" + m.state}
+	cmd.Env = append([]string{"HOME=" + m.home, "PATH=" + os.Getenv("PATH"), envRepo + "=" + m.repo, envStateDir + "=" + m.state}, m.env...)
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	began := time.Now()
@@ -149,6 +151,17 @@ func (m *machine) runKilled(delay time.Duration, args ...string) outcome {
 		m.t.Fatalf("snapctl %s: exit %d\n%s%s", strings.Join(args, " "), o.code, o.out, o.err)
 	}
 	return o
+}
+
+// runPaused stops a run after a delay, and lets it go on after a pause.
+func (m *machine) runPaused(delay, pause time.Duration, args ...string) outcome {
+	m.t.Helper()
+	cmd, wait := m.start(args...)
+	stop := time.AfterFunc(delay, func() { cmd.Process.Signal(syscall.SIGSTOP) })
+	resume := time.AfterFunc(delay+pause, func() { cmd.Process.Signal(syscall.SIGCONT) })
+	defer stop.Stop()
+	defer resume.Stop()
+	return wait()
 }
 
 // saved is the answer of snapctl snapshot --json; nil if there is none.

@@ -65,7 +65,7 @@ func newRootCommand(c *cli) *cobra.Command {
 	root.AddCommand(
 		newInitCommand(c), newSnapshotCommand(c), newRestoreCommand(c), newListCommand(c), newShowCommand(c),
 		newLsCommand(c), newCatCommand(c), newDiffCommand(c), newLabelCommand(c),
-		newCheckCommand(c), newStatsCommand(c), newKeyCommand(c), newRepairCommand(c),
+		newPushCommand(c), newPullCommand(c), newCheckCommand(c), newStatsCommand(c), newKeyCommand(c), newRemoteCommand(c), newRepairCommand(c),
 		newVersionCommand(c), newCompletionCommand(c), newManCommand(c), newEnvironmentTopic())
 	return root
 }
@@ -76,7 +76,10 @@ func (c *cli) command(s spec, do func(context.Context, []string) error) *cobra.C
 	cmd := newCommand(s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.started = true
-		err := do(cmd.Context(), args)
+		err := c.globals.network.check()
+		if err == nil {
+			err = do(cmd.Context(), args)
+		}
 		if usage := (*usageError)(nil); errors.As(err, &usage) && usage.hint == "" {
 			return misuse(cmd, usage.err)
 		}
