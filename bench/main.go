@@ -4,6 +4,7 @@
 //	go run ./bench -size small           about a minute, no network
 //	go run ./bench -size full -runs 5    the workspaces that docs/benchmarks.md shows
 //	go run ./bench -size scale           how cost grows with files and snapshots
+//	go run ./bench -size s3              a bucket on this machine, behind a slow link
 //
 // Workspaces and repositories lie in a folder of their own, by default on
 // tmpfs, so that the disk is not what is measured. Every row interleaves the
@@ -45,7 +46,7 @@ type options struct {
 
 func parseFlags() options {
 	var o options
-	flag.StringVar(&o.size, "size", "small", "small, full or scale")
+	flag.StringVar(&o.size, "size", "small", "small, full, scale or s3")
 	flag.IntVar(&o.runs, "runs", 5, "measured runs of every command")
 	flag.StringVar(&o.dir, "dir", "/dev/shm/snapctl-bench", "where to work; removed in the end")
 	flag.StringVar(&o.sets, "sets", "bench/out/sets", "where the workspaces are, or are built")
@@ -72,7 +73,10 @@ func run(ctx context.Context) error {
 	defer os.RemoveAll(o.dir)
 	b := bench{runs: o.runs, dir: o.dir, sets: o.sets, tools: installed(ctx, snapctl, o.dir)}
 	b.describe(os.Stdout, o.size)
-	if o.size == "scale" {
+	switch o.size {
+	case "s3":
+		return b.s3(ctx)
+	case "scale":
 		if err := b.scale(ctx); err != nil {
 			return err
 		}

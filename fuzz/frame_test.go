@@ -135,6 +135,7 @@ func FuzzFrameSeal(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("again "), 1000), uint32(300))
 	f.Add([]byte(nil), uint32(52*8))
 	f.Fuzz(func(t *testing.T, content []byte, bit uint32) {
+		content = content[:min(len(content), 8<<10)] // longer ones only take longer
 		b := packfile.NewFrameBuilder(blob.Data)
 		namer := blob.NewNamer([32]byte{1})
 		b.Add(namer.ID(blob.Data, content), content)

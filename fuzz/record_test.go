@@ -6,6 +6,7 @@ import (
 
 	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/engine/manifest"
+	"github.com/snapctl/snapctl/index"
 	"github.com/snapctl/snapctl/packfile"
 	"github.com/snapctl/snapctl/packfile/blob"
 )
@@ -40,6 +41,22 @@ func FuzzPackList(f *testing.F) {
 		names, err := commit.DecodeNames(b)
 		if err == nil && !bytes.Equal(commit.EncodeNames(names), b) {
 			t.Errorf("%x decodes to %v, which encodes to something else", b, names)
+		}
+	})
+}
+
+// A view lies in local state, where anybody who is this user may write.
+func FuzzView(f *testing.F) {
+	f.Add(commit.View{}.Encode())
+	f.Add(commit.View{Highest: 7, Dead: index.PackSet{{1}: {}, {2}: {}}, Damaged: index.PackSet{{3}: {}}}.Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		view, err := commit.DecodeView(b)
+		if err != nil {
+			mustBeDamaged(t, err)
+			return
+		}
+		if again := view.Encode(); !bytes.Equal(again, b) {
+			t.Fatalf("%x decodes and re-encodes to %x", b, again)
 		}
 	})
 }
