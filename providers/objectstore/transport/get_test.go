@@ -16,8 +16,6 @@ import (
 	"github.com/snapctl/snapctl/providers/objectstore/transport"
 )
 
-
-
 var immutable = transport.Options{Immutable: []string{"packs/"}}
 
 // letters is content in which every part is different from its neighbours.

@@ -15,8 +15,6 @@ import (
 	"github.com/snapctl/snapctl/providers/objectstore/transport"
 )
 
-
-
 var packsAreBulk = []string{"packs/"}
 
 // load keeps a store busy with workers until stop is called.

@@ -116,7 +116,7 @@ func TestCancelledWaitIsNotPaid(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		wg.Wait()
-		if elapsed := took(func() { _ = put(t.Context(), s, "a", strings.Repeat("x", 50)) }); elapsed > 100*time.Millisecond {
+		if elapsed := took(func() { _ = put(t.Context(), s, "a", strings.Repeat("x", 50)) }); elapsed > 60*time.Millisecond {
 			t.Errorf("took %v", elapsed)
 		}
 	})

@@ -63,7 +63,6 @@ func (p *place) kept() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.resting = false
-	p.timer.Stop()
 	return p.inside
 }
 

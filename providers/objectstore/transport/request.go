@@ -30,7 +30,7 @@ func (s *Store) request(op, key string) *request {
 // untilDone makes a control request until it succeeds or may not be made again.
 func (r *request) untilDone(ctx context.Context, call func(context.Context) error) error {
 	for {
-		err := r.once(ctx, r.store.control, call)
+		err := r.once(ctx, call)
 		if err == nil {
 			return nil
 		}
@@ -41,8 +41,8 @@ func (r *request) untilDone(ctx context.Context, call func(context.Context) erro
 }
 
 // once makes one attempt.
-func (r *request) once(ctx context.Context, in *lane, call func(context.Context) error) error {
-	x, err := r.attempt(ctx, in)
+func (r *request) once(ctx context.Context, call func(context.Context) error) error {
+	x, err := r.attempt(ctx, r.store.control)
 	if err != nil {
 		return err
 	}

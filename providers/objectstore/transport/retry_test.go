@@ -13,8 +13,6 @@ import (
 	"github.com/snapctl/snapctl/providers/objectstore/transport"
 )
 
-
-
 func TestRetriesWhatMaySucceedLater(t *testing.T) {
 	for kind, operation := range operations {
 		for _, cause := range []error{objectstore.ErrThrottled, objectstore.ErrUnavailable} {
