@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -53,6 +54,27 @@ func TestPullerIsCancelled(t *testing.T) {
 	}
 }
 
+// TestGuestIsCancelled: so does one who pulls at the request of another, which
+// then has to ask again.
+func TestGuestIsCancelled(t *testing.T) {
+	bubble(t, func(t *testing.T, s shared) {
+		host := s.get(t, t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := read(ctx, s.store, key, 0, 10*small); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		s.gate.letThrough(math.MaxInt64)
+		s.wantRest(t, host, 0)
+		s.wantRequests(t, 2)
+	})
+}
+
 // TestWaiterIsCancelled: the request goes on without it.
 func TestWaiterIsCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T, s shared) {
@@ -75,23 +97,38 @@ func TestWaiterIsCancelled(t *testing.T) {
 }
 
 // TestStreamDiesOfOldAge: a connection that was left idle and fails is no error
-// of the read that finds it so.
+// of the reads that find it so, but the reason for one more request.
 func TestStreamDiesOfOldAge(t *testing.T) {
 	bubble(t, func(t *testing.T, s shared) {
 		idle := s.get(t, t.Context())
-		s.gate.breakAt(small, errors.New("connection reset"))
 		var wg sync.WaitGroup
-		wg.Go(func() {
-			_, err := read(t.Context(), s.store, key, 0, 10*small)
-			if err == nil || err.Error() != "get "+key+": connection reset" {
-				t.Errorf("got %v", err)
-			}
-		})
-		wg.Wait()
-		s.wantRequests(t, 2) // the old one, and one that shows that the store is broken
+		for range 10 {
+			wg.Go(func() { wantRead(t, s.store, key, 0, 10*small, s.want) })
+		}
+		synctest.Wait()
+		s.gate.kill()
+		synctest.Wait()
 		s.gate.letThrough(math.MaxInt64)
+		wg.Wait()
 		s.wantRest(t, idle, 0)
-		s.wantRequests(t, 1)
+		s.wantRequests(t, 2)
+	})
+}
+
+// TestStoreBreaks: the request that is made for a dead one shows it.
+func TestStoreBreaks(t *testing.T) {
+	bubble(t, func(t *testing.T, s shared) {
+		r := s.get(t, t.Context())
+		s.gate.breakAt(small, errDead)
+		got, err := io.ReadAll(r)
+		if !errors.Is(err, errDead) || err.Error() != "get "+key+": connection reset" || !bytes.Equal(got, s.want[:small]) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, errDead) {
+			t.Errorf("read again: %v", err)
+		}
+		must(t, r.Close())
+		s.wantRequests(t, 2)
 	})
 }
 

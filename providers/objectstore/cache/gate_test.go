@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 
@@ -19,6 +20,8 @@ type gate struct {
 	err      error         // what readers answer at the limit, if not nil
 	moved    chan struct{} // closed when limit or err changes
 	open     int           // readers that are not closed
+	dead     int           // the first so many requests, whose readers fail
+	made     int           // requests
 }
 
 func newGate(inner objectstore.Store) *gate {
@@ -35,6 +38,15 @@ func (g *gate) move(limit int64, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.limit, g.err = limit, err
+	close(g.moved)
+	g.moved = make(chan struct{})
+}
+
+// kill breaks the readers of all requests so far.
+func (g *gate) kill() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dead = g.made
 	close(g.moved)
 	g.moved = make(chan struct{})
 }
@@ -57,6 +69,8 @@ func (g *gate) stillOpen() int {
 func (g *gate) Get(ctx context.Context, key string, r objectstore.Range) (io.ReadCloser, error) {
 	g.mu.Lock()
 	g.requests = append(g.requests, r)
+	g.made++
+	number := g.made
 	g.mu.Unlock()
 	reader, err := g.Store.Get(ctx, key, r)
 	if err != nil {
@@ -65,21 +79,27 @@ func (g *gate) Get(ctx context.Context, key string, r objectstore.Range) (io.Rea
 	g.mu.Lock()
 	g.open++
 	g.mu.Unlock()
-	return &gateReader{ReadCloser: reader, ctx: ctx, gate: g, pos: r.Offset}, nil
+	return &gateReader{ReadCloser: reader, ctx: ctx, gate: g, number: number, pos: r.Offset}, nil
 }
 
 type gateReader struct {
 	io.ReadCloser
-	ctx  context.Context
-	gate *gate
-	pos  int64
+	ctx    context.Context
+	gate   *gate
+	number int
+	pos    int64
 }
+
+var errDead = errors.New("connection reset")
 
 func (r *gateReader) Read(p []byte) (int, error) {
 	for {
 		r.gate.mu.Lock()
-		free, err, moved := r.gate.limit-r.pos, r.gate.err, r.gate.moved
+		free, err, moved, isDead := r.gate.limit-r.pos, r.gate.err, r.gate.moved, r.number <= r.gate.dead
 		r.gate.mu.Unlock()
+		if isDead {
+			return 0, errDead
+		}
 		if r.ctx.Err() != nil {
 			return 0, r.ctx.Err()
 		}

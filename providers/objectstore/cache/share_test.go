@@ -3,6 +3,7 @@ package cache
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -186,6 +187,22 @@ func TestBehindAnother(t *testing.T) {
 		s.gate.letThrough(math.MaxInt64)
 		wg.Wait()
 		s.wantRequests(t, 0)
+	})
+}
+
+// TestBehindTheEnd: a reader that waits for a block of another one's request
+// learns that the object ends before it.
+func TestBehindTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, s shared) {
+		s.gate.letThrough(small)
+		r, err := s.store.Get(t.Context(), key, objectstore.Range{})
+		must(t, err)
+		s.gate.letThrough(math.MaxInt64)
+		if _, err := read(t.Context(), s.store, key, 15*small, 1); !errors.Is(err, objectstore.ErrRange) {
+			t.Errorf("got %v", err)
+		}
+		s.wantRest(t, r, 0)
+		s.wantRequests(t, 2)
 	})
 }
 
