@@ -51,6 +51,9 @@ func (c *cli) check(ctx context.Context, snaps []string, readData string) error 
 	}
 	return c.withRepository(ctx, func(repo *engine.Repository) error {
 		for _, snap := range snaps {
+			if strings.HasSuffix(snap, "%") {
+				return &usageError{err: fmt.Errorf("%q is no snapshot", snap), hint: "the share stands behind an equals sign: --read-data=" + snap}
+			}
 			id, err := repo.Resolve(ctx, snap, engine.Filter{})
 			if err != nil {
 				return err

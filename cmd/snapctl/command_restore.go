@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/snapctl/snapctl/engine"
+	"github.com/snapctl/snapctl/engine/restore"
 )
 
 // restoreOptions are the options of snapctl restore.
@@ -254,6 +256,18 @@ type planSummary struct {
 
 func (planSummary) text(*bufio.Writer) {}
 
+// counts are the actions for people, as in "2 create, 1 delete".
+func (s planSummary) counts() string {
+	var counts []string
+	for _, action := range slices.Sorted(maps.Keys(s.Actions)) {
+		counts = append(counts, fmt.Sprintf("%d %s", s.Actions[action], action))
+	}
+	if len(counts) == 0 {
+		return "nothing to do"
+	}
+	return strings.Join(counts, ", ") + "; " + size(s.Bytes)
+}
+
 // planRestore prints what a restore would do.
 func (c *cli) planRestore(ctx context.Context, repo *engine.Repository, id engine.ID, opts engine.RestoreOptions) error {
 	p := c.printer()
@@ -267,6 +281,12 @@ func (c *cli) planRestore(ctx context.Context, repo *engine.Repository, id engin
 	if err != nil {
 		return err
 	}
-	c.talk.say("nothing was done: this was a dry run")
-	return p.print(summary)
+	c.talk.say("nothing was done: this was a dry run; %s", summary.counts())
+	if err := p.print(summary); err != nil {
+		return err
+	}
+	if n := summary.Actions[restore.Conflict.String()]; n > 0 {
+		return fmt.Errorf("%w: %s could not be restored", engine.ErrPartial, plural(n, "path"))
+	}
+	return nil
 }

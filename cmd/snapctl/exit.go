@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 
 	"github.com/snapctl/snapctl/engine"
 	"github.com/snapctl/snapctl/engine/restore"
@@ -92,7 +93,7 @@ var classes = []struct {
 
 // explain turns an error into a code, a message and a hint.
 func explain(err error) failure {
-	f := failure{code: exitFailed, message: err.Error()}
+	f := failure{code: exitFailed, message: strings.ReplaceAll(err.Error(), "\n", "; ")} // joined errors are lines
 	var usage *usageError
 	if errors.As(err, &usage) {
 		return failure{code: exitUsage, message: err.Error(), hint: usage.hint}

@@ -53,7 +53,7 @@ func TestPlan(t *testing.T) {
 	must(t, os.MkdirAll(dir+"/dst/extra/x", 0o755))
 	must(t, os.WriteFile(dir+"/dst/extra/x/y", []byte("123"), 0o644))
 	before := stamps(t, dir+"/dst")
-	want = []string{`create file "d/kind" 4`, `create file "new" 3`, `delete dir "extra" 3`, `link file "linked" 0`, `meta dir "" 0`, `meta dir "d" 0`, `meta file "d/mode" 0`, `update file "d/edit" 5`}
+	want = []string{`create file "d/kind" 4`, `create file "new" 3`, `delete dir "d/kind" 0`, `delete dir "extra" 3`, `link file "linked" 0`, `meta dir "" 0`, `meta dir "d" 0`, `meta file "d/mode" 0`, `update file "d/edit" 5`}
 	if got := planned(t, src, snap, opts); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -45,6 +45,11 @@ func (p *planner) enter(ctx context.Context, d *dir, e *manifest.Entry) error {
 	if there.there && isKind(&there.st, unix.S_IFDIR) {
 		return p.enterThere(ctx, d, e)
 	}
+	if there.there {
+		if err := p.displaced(ctx, parentfd, place{d.parent, d.name}); err != nil {
+			return err
+		}
+	}
 	d.absent = true
 	return p.say(Change{Action: Create, Path: d.path(), Kind: e.Kind})
 }
@@ -124,6 +129,9 @@ func (p *planner) action(ctx context.Context, at place, e *manifest.Entry, lead 
 		known = &k
 	}
 	v, err := p.judge(ctx, at.dir, dirfd, e, there, known)
+	if err == nil && v == create && there.there && isKind(&there.st, unix.S_IFDIR) {
+		err = p.displaced(ctx, dirfd, at)
+	}
 	if lead != nil && (v == right || v == fix) {
 		lead.inode = inodeOf(&there.st)
 	}
@@ -134,6 +142,16 @@ func (p *planner) action(ctx context.Context, at place, e *manifest.Entry, lead 
 		return 0, ErrConflict
 	}
 	return map[verdict]Action{fix: Fix, rewrite: Update, create: Create}[v], nil
+}
+
+// displaced plans the end of something of another kind that is in the way.
+func (p *planner) displaced(ctx context.Context, dirfd int, at place) error {
+	c := Change{Action: Delete, Path: at.path(), Reason: "something of another kind takes its place"}
+	var err error
+	if c.Kind, c.Bytes, err = weigh(ctx, dirfd, at.name, 0); err != nil {
+		return err
+	}
+	return p.say(c)
 }
 
 // listed plans what is deleted from d.
