@@ -355,6 +355,9 @@ func TestStateOfAnotherRepository(t *testing.T) {
 	s.keys = keysOf(t, s.m.Store)
 	id := s.ID()
 	s.close()
+	if err := os.RemoveAll(filepath.Join(s.state, id)); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.CopyFS(filepath.Join(s.state, id), os.DirFS(filepath.Join(other.state, otherID))); err != nil {
 		t.Fatal(err)
 	}

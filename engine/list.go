@@ -233,30 +233,37 @@ func (r *Repository) fork(ctx context.Context, origin ID, opts ForkOptions) (Inf
 	fork := commit.Record{Manifest: &m, Packs: record.Packs}
 	// The origin may be forgotten and collected meanwhile: W5 notices, since
 	// its packs were alive in the view, or the rescue at once does.
-	view, fork, err = r.settleOld(ctx, view, fork)
-	if err != nil {
-		return Info{}, err
+	if fork, err = r.settleOld(ctx, view, fork); err != nil {
+		return Info{}, forkFailed(err)
 	}
 	published, err := commit.Publish(ctx, r.protocol(), commit.NewSession(), fork, view, r.rescuer())
 	if err != nil {
-		return Info{}, retryable(err)
+		return Info{}, forkFailed(err)
 	}
 	r.keepView(published.View)
 	r.opts.Events.warn("publish", published.ID.String(), published.Cleanup)
 	return Info{ID: published.ID, Manifest: &m, Labels: maps.Clone(opts.Labels)}, nil
 }
 
-// settleOld makes sure that no pack of an older record is in a dead list of the
+// settleOld makes sure that no pack of an older record is dead or damaged in the
 // view, storing again what is.
-func (r *Repository) settleOld(ctx context.Context, view commit.View, record commit.Record) (commit.View, commit.Record, error) {
-	for _, name := range record.Packs {
-		if view.Avoid().Has(name) {
-			packs, err := r.rescuer().Rescue(ctx, record, view.Avoid())
-			record.Packs = packs
-			return view, record, err
-		}
+func (r *Repository) settleOld(ctx context.Context, view commit.View, record commit.Record) (commit.Record, error) {
+	avoid := view.Avoid()
+	if !slices.ContainsFunc(record.Packs, avoid.Has) {
+		return record, nil
 	}
-	return view, record, nil
+	packs, err := r.rescuer().Rescue(ctx, record, avoid)
+	record.Packs = packs
+	return record, err
+}
+
+// forkFailed tells what a new attempt can cure from what is lost: a fork has no
+// workspace to read it from.
+func forkFailed(err error) error {
+	if lostBlob(err) {
+		return fmt.Errorf("%w: a blob of the origin cannot be read: %w", ErrDamaged, err)
+	}
+	return retryable(err)
 }
 
 // retryable marks what a new attempt can cure.

@@ -49,9 +49,10 @@ func (c *checker) judgePacks() {
 }
 
 // markPacks marks the packs that are gone or damaged, so that the next snapshot
-// stores again what they held, and takes the mark from packs that are whole again
-// or known to nobody any more. A repository that cannot be written to is checked
-// all the same.
+// stores again what they held, and takes the mark from packs that are whole again.
+// The mark of a pack that is gone stays for ever: a writer that has been open since
+// may still know the pack. A repository that cannot be written to is checked all
+// the same.
 func (c *checker) markPacks(ctx context.Context) error {
 	for name, p := range c.bad {
 		if p.What == Unindexed || c.marked.Has(name) || c.dead.Has(name) {
@@ -62,12 +63,7 @@ func (c *checker) markPacks(ctx context.Context) error {
 		}
 	}
 	for name := range c.marked {
-		_, listed := c.listed[name]
-		_, indexed, err := c.db.Pack(ctx, name)
-		if err != nil {
-			return err
-		}
-		if !c.whole.Has(name) && (listed || indexed) {
+		if !c.whole.Has(name) {
 			continue
 		}
 		if err := commit.UnmarkDamaged(ctx, c.r.protocol(), name); err != nil {

@@ -41,25 +41,25 @@ type PushedSnapshot struct {
 // with the labels that it has now. One that the target has is left alone.
 //
 // ErrPartial with a result if something of a snapshot cannot be read any more:
-// the others are pushed. After any other error what was pushed stays pushed, and
-// what arrived is found by the next push. ErrNotFamily if the ids of the two
-// repositories do not agree.
+// the others are pushed. After any other error the result says what was pushed
+// before, which stays, and what else arrived is found by the next push.
+// ErrNotFamily if the ids of the two repositories do not agree.
 func (r *Repository) Push(ctx context.Context, to *Repository, ids ...ID) (*PushResult, error) {
-	p := push{from: r, to: to, op: "push", events: r.opts.Events}
+	p := push{from: r, to: to, near: r, op: "push", events: r.opts.Events}
 	result, err := p.run(ctx, ids)
 	return result, failed("push to", to.ID(), err)
 }
 
 // Pull is Push from another repository into this one.
 func (r *Repository) Pull(ctx context.Context, from *Repository, ids ...ID) (*PushResult, error) {
-	p := push{from: from, to: r, op: "pull", events: r.opts.Events}
+	p := push{from: from, to: r, near: r, op: "pull", events: r.opts.Events}
 	result, err := p.run(ctx, ids)
 	return result, failed("pull from", from.ID(), err)
 }
 
 // PlanPush tells what Push would copy, for each snapshot as if it were alone.
 func (r *Repository) PlanPush(ctx context.Context, to *Repository, ids ...ID) (*PushResult, error) {
-	p := push{from: r, to: to}
+	p := push{from: r, to: to, near: r}
 	result, err := p.plan(ctx, ids)
 	return result, failed("plan push to", to.ID(), err)
 }
@@ -67,8 +67,9 @@ func (r *Repository) PlanPush(ctx context.Context, to *Repository, ids ...ID) (*
 // push is one push or pull.
 type push struct {
 	from, to *Repository
-	op       string // "push" or "pull"
-	events   Events // of who asked
+	near     *Repository // of the two, the one whose tree nodes are read if both have them
+	op       string      // "push" or "pull", for people
+	events   Events      // of who asked
 	result   PushResult
 }
 
@@ -81,8 +82,8 @@ func (p *push) run(ctx context.Context, ids []ID) (*PushResult, error) {
 	lost := 0
 	for _, origin := range origins {
 		pushed, err := p.one(ctx, origin)
-		if err != nil && !lostBlob(err) {
-			return nil, fmt.Errorf("snapshot %v: %w", origin.id, err)
+		if err != nil && !isLost(err) {
+			return &p.result, fmt.Errorf("snapshot %v: %w", origin.id, err)
 		}
 		if pushed.Err = err; err != nil {
 			lost++
@@ -102,6 +103,12 @@ func lostBlob(err error) bool {
 	return errors.As(err, &blobErr) && fetch.Lost(err)
 }
 
+// errUnreadable says that the object of a snapshot is no good.
+var errUnreadable = errors.New("the snapshot cannot be read")
+
+// isLost tells what concerns one snapshot only.
+func isLost(err error) bool { return lostBlob(err) || errors.Is(err, errUnreadable) }
+
 func (r *PushResult) add(s PushedSnapshot) {
 	r.Snapshots = append(r.Snapshots, s)
 	r.Blobs += s.Blobs
@@ -115,6 +122,7 @@ type origin struct {
 	record  commit.Record
 	labels  map[string]string // in force
 	present bool              // in the target
+	err     error             // why the snapshot cannot be read, if so
 }
 
 // origins loads the snapshots, ancestors first.
@@ -132,20 +140,39 @@ func (p *push) origins(ctx context.Context, ids []ID) ([]origin, error) {
 	}
 	var origins []origin
 	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(ids), ID.Compare)) {
-		record, err := p.from.find(ctx, id)
+		o, err := p.load(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", id, err)
 		}
-		info, err := p.from.describe(ctx, id, record.Manifest)
-		if err != nil {
-			return nil, err
-		}
-		origins = append(origins, origin{id, record, info.Labels, present[id]})
+		o.present = present[id]
+		origins = append(origins, o)
 	}
-	slices.SortStableFunc(origins, func(a, b origin) int {
-		return a.record.Manifest.Time.Time().Compare(b.record.Manifest.Time.Time())
-	})
+	slices.SortStableFunc(origins, func(a, b origin) int { return a.time().Compare(b.time()) })
 	return origins, nil
+}
+
+// load reads a snapshot of the source. One that is damaged must not keep the
+// others from leaving.
+func (p *push) load(ctx context.Context, id ID) (origin, error) {
+	record, err := p.from.find(ctx, id)
+	if err == nil {
+		var info Info
+		if info, err = p.from.describe(ctx, id, record.Manifest); err == nil {
+			return origin{id: id, record: record, labels: info.Labels}, nil
+		}
+	}
+	if errors.Is(err, ErrDamaged) {
+		return origin{id: id, err: fmt.Errorf("%w: %w", errUnreadable, err)}, nil
+	}
+	return origin{}, err
+}
+
+// time orders snapshots; those that cannot be read come first.
+func (o origin) time() time.Time {
+	if o.err != nil {
+		return time.Time{}
+	}
+	return o.record.Manifest.Time.Time()
 }
 
 // sameFamily reports whether ids and cuts of the two repositories agree.
@@ -155,11 +182,18 @@ func (r *Repository) sameFamily(other *Repository) bool {
 
 // one pushes one snapshot.
 func (p *push) one(ctx context.Context, o origin) (PushedSnapshot, error) {
-	if o.present {
-		return PushedSnapshot{ID: o.id, Present: true}, nil
+	switch {
+	case o.err != nil:
+		return PushedSnapshot{ID: o.id}, o.err
+	case o.present:
+		return PushedSnapshot{ID: o.id, Present: true}, p.label(ctx, o)
 	}
 	pushed, err := p.attempt(ctx, o, p.to.knownGround)
-	for n := 1; n < attempts && errors.Is(err, ErrRetry); n++ {
+	for n := 1; n < attempts && (errors.Is(err, ErrRetry) || lostBlob(err)); n++ {
+		// What seems lost may have moved, if the source was compacted meanwhile.
+		if _, syncErr := p.from.index(ctx); syncErr != nil {
+			return pushed, syncErr
+		}
 		p.events.warn(p.op, o.id.String(), err)
 		pushed, err = p.attempt(ctx, o, p.to.freshGround)
 	}
@@ -201,16 +235,16 @@ func (p *push) copy(ctx context.Context, db *index.DB, record commit.Record, avo
 	if err != nil {
 		return written{}, err
 	}
-	known := from
-	if p.op == "pull" {
-		known = p.to.fetch
+	known, err := p.near.fetcher(ctx)
+	if err != nil {
+		return written{}, err
 	}
 	session := p.to.session(ctx, db, avoid)
 	defer func() { p.events.warn("close the session of", p.op, session.Close()) }()
 	progress := new(transfer.Progress)
 	stop := p.report(progress, func() uint64 { return session.Stats().StoredBytes })
 	err = transfer.Copy(ctx, transfer.Config{
-		From: from, Known: known, FromSealer: p.from.sealer, To: session, ToSealer: p.to.sealer, Progress: progress,
+		From: from, Known: known, FromSealer: p.from.sealer, Namer: p.from.namer, To: session, ToSealer: p.to.sealer, Progress: progress,
 	}, record.Manifest.Root, record.Manifest.Links)
 	stop()
 	if err != nil {
@@ -231,7 +265,8 @@ func (p *push) report(progress *transfer.Progress, stored func() uint64) (stop f
 	})
 }
 
-// label gives the pushed snapshot the labels that the origin has by now.
+// label gives the pushed snapshot the labels that the origin has by now, unless it
+// was given others in the target.
 func (p *push) label(ctx context.Context, o origin) error {
 	initial := map[string]string{}
 	for _, l := range o.record.Manifest.Labels {
@@ -240,13 +275,17 @@ func (p *push) label(ctx context.Context, o origin) error {
 	if maps.Equal(initial, o.labels) {
 		return nil
 	}
+	there, err := p.to.describe(ctx, o.id, o.record.Manifest)
+	if err != nil || !maps.Equal(there.Labels, initial) {
+		return err
+	}
 	var remove []string
 	for key := range initial {
 		if _, kept := o.labels[key]; !kept {
 			remove = append(remove, key)
 		}
 	}
-	_, err := p.to.label(ctx, o.id, o.labels, remove)
+	_, err = p.to.label(ctx, o.id, o.labels, remove)
 	return err
 }
 
@@ -277,9 +316,10 @@ func (p *push) plan(ctx context.Context, ids []ID) (*PushResult, error) {
 	}
 	for _, o := range origins {
 		planned, err := p.planOne(ctx, o)
-		if err != nil {
+		if err != nil && !isLost(err) {
 			return nil, fmt.Errorf("snapshot %v: %w", o.id, err)
 		}
+		planned.Err = err
 		p.result.add(planned)
 	}
 	return &p.result, nil
@@ -287,8 +327,8 @@ func (p *push) plan(ctx context.Context, ids []ID) (*PushResult, error) {
 
 func (p *push) planOne(ctx context.Context, o origin) (planned PushedSnapshot, err error) {
 	planned = PushedSnapshot{ID: o.id, Present: o.present}
-	if o.present {
-		return planned, nil
+	if o.present || o.err != nil {
+		return planned, o.err
 	}
 	ground, err := p.to.knownGround(ctx)
 	if err != nil {

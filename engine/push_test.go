@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +12,9 @@ import (
 
 	"github.com/snapctl/snapctl/engine"
 	"github.com/snapctl/snapctl/engine/keyring"
+	"github.com/snapctl/snapctl/index"
+	"github.com/snapctl/snapctl/packfile"
+	"github.com/snapctl/snapctl/packfile/blob"
 	"github.com/snapctl/snapctl/providers/objectstore"
 	"github.com/snapctl/snapctl/providers/objectstore/fault"
 	"github.com/snapctl/snapctl/providers/objectstore/mem"
@@ -232,6 +237,148 @@ func TestPushOfADamagedSnapshot(t *testing.T) {
 	if _, err := there.Show(t.Context(), worse.Snapshot); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("the damaged snapshot was published: %v", err)
 	}
+}
+
+// A snapshot whose object is damaged does not keep the others from leaving.
+func TestPushBesideADamagedManifest(t *testing.T) {
+	here := newRepo(t)
+	there := here.sibling(mem.New())
+	dir := smallWorkspace(t)
+	good := here.snapshot(dir)
+	write(t, dir, map[string]string{"z": "z"})
+	bad := here.snapshot(dir)
+	for _, key := range objects(t, here.store, "snapshots/"+bad.Snapshot.String()) {
+		put(t, here.store, key, []byte(strings.Repeat("x", 300)))
+	}
+	for name, run := range map[string]func(context.Context, *engine.Repository, ...engine.ID) (*engine.PushResult, error){"plan": here.PlanPush, "push": here.Push} {
+		result, err := run(t.Context(), there.Repository, good.Snapshot, bad.Snapshot)
+		if result == nil || len(result.Snapshots) != 2 || result.Snapshots[0].ID != bad.Snapshot || result.Snapshots[0].Err == nil || result.Snapshots[1].Err != nil {
+			t.Errorf("%s: %+v, %v", name, result, err)
+		}
+	}
+	there.clean()
+	there.restore(good.Snapshot)
+}
+
+// A push that is interrupted before the labels gives them the next time.
+func TestPushGivesLabelsLater(t *testing.T) {
+	here := newRepo(t)
+	under := mem.New()
+	there := here.sibling(under)
+	there = there.reopen(fault.New(under, fault.On(fault.Put, "labels/", fault.Fail(fault.ErrInjected))))
+	saved := here.snapshot(smallWorkspace(t))
+	want, err := here.Label(t.Context(), saved.Snapshot, map[string]string{"pin": "1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := here.Push(t.Context(), there.Repository, saved.Snapshot); !errors.Is(err, fault.ErrInjected) {
+		t.Fatalf("push: %v", err)
+	}
+	there = there.reopen(under)
+	here.push(there, saved.Snapshot)
+	info, err := there.Show(t.Context(), saved.Snapshot)
+	if err != nil || !maps.Equal(info.Labels, want) {
+		t.Errorf("labels there %v, %v; want %v", info.Labels, err, want)
+	}
+	// What was labelled in the target since is left alone.
+	want, err = there.Label(t.Context(), saved.Snapshot, map[string]string{"pin": "2"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here.push(there, saved.Snapshot)
+	if info, err := there.Show(t.Context(), saved.Snapshot); err != nil || !maps.Equal(info.Labels, want) {
+		t.Errorf("labels there %v, %v; want %v", info.Labels, err, want)
+	}
+}
+
+// getHook runs a function at the first read of a pack.
+type getHook struct {
+	objectstore.Store
+	f func()
+}
+
+func (h *getHook) Get(ctx context.Context, key string, r objectstore.Range) (io.ReadCloser, error) {
+	if f := h.f; f != nil && strings.HasPrefix(key, "packs/") {
+		h.f = nil
+		f()
+	}
+	return h.Store.Get(ctx, key, r)
+}
+
+// The source is collected while the push runs: what it holds has moved.
+func TestPushFromACollectedSource(t *testing.T) {
+	s := newStage(t)
+	there := s.sibling(mem.New())
+	hook := &getHook{Store: s.m.Store}
+	s.store = s.m.Store
+	from := (&testRepo{t: t, store: hook, state: t.TempDir()}).open(hook)
+	hook.f = func() {
+		old := s.packs()
+		s.condemn(1, old...)
+		s.elsewhere().snapshot(s.dir) // everything anew, in other packs
+		s.finalise(1, old...)
+		s.collect(old...)
+	}
+	from.push(there, s.base)
+	there.clean()
+}
+
+// A frame that is sealed well, but whose content is not what its ids say, as bad
+// memory makes them, is not taken over: the target could never store the right
+// content under those ids.
+func TestWrongContentDoesNotTravel(t *testing.T) {
+	s := newStage(t)
+	s.store = s.m.Store
+	var packs []packfile.Pack
+	for _, name := range s.packs() {
+		packs = append(packs, s.corrupt(name))
+	}
+	for _, key := range objects(t, s.m.Store, "index/") {
+		remove(t, s.m.Store, key)
+	}
+	if _, err := index.WriteSegments(t.Context(), s.m.Store, s.keys.Sealer, packs); err != nil {
+		t.Fatal(err)
+	}
+	there := s.sibling(mem.New())
+	result, err := s.elsewhere().Push(t.Context(), there.Repository, s.base)
+	if !errors.Is(err, engine.ErrPartial) || result.Snapshots[0].Err == nil {
+		t.Errorf("push: %+v, %v", result, err)
+	}
+	there.clean()
+	saved := there.snapshot(s.dir)
+	same(t, describe(t, s.dir), describe(t, there.elsewhere().restore(saved.Snapshot)))
+}
+
+// corrupt replaces a pack by one with the same ids and other data.
+func (s *stage) corrupt(name packfile.Name) packfile.Pack {
+	s.t.Helper()
+	object := read(s.t, s.m.Store, "packs/"+name.String())
+	old, err := packfile.ReadFooter(s.keys.Sealer, name, int64(len(object)), func(offset, length int64) ([]byte, error) {
+		return slices.Clone(object[offset : offset+length]), nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pack := packfile.NewBuilder(nil)
+	for _, f := range old.Frames {
+		content, err := f.Open(nil, s.keys.Sealer, slices.Clone(object[f.Offset:f.Offset+f.Length]))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if f.Kind == blob.Data {
+			content[0] ^= 1
+		}
+		frame := packfile.NewFrameBuilder(f.Kind)
+		for _, b := range f.Blobs {
+			frame.Add(b.ID, content[:b.Length])
+			content = content[b.Length:]
+		}
+		pack.Add(frame.Seal(nil, s.keys.Sealer))
+	}
+	described, object := pack.Finish(s.keys.Sealer)
+	remove(s.t, s.m.Store, "packs/"+name.String())
+	put(s.t, s.m.Store, "packs/"+described.Name.String(), object)
+	return described
 }
 
 func TestRemotes(t *testing.T) {

@@ -3,11 +3,13 @@ package engine
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/snapctl/snapctl/packfile/seal"
+	"github.com/snapctl/snapctl/packfile/wire"
 	"github.com/snapctl/snapctl/providers/objectstore"
 )
 
@@ -18,13 +20,18 @@ type Remote struct {
 	Place string
 }
 
-// remotePrefix starts the keys of the remotes: remotes/<name> holds the place.
+// remotePrefix starts the keys of the remotes. The content of remotes/<name>, sealed:
+//
+//	string  name, so that nobody can exchange two remotes
+//	string  place
 const remotePrefix = "remotes/"
 
 // The bounds of a remote in bytes.
 const (
 	MaxRemoteName  = 64
 	MaxRemotePlace = 4 << 10
+
+	maxRemote = MaxRemoteName + MaxRemotePlace + 2*binary.MaxVarintLen64
 )
 
 // Remotes lists the remotes in the order of their names.
@@ -56,18 +63,23 @@ func (r *Repository) remotePlace(ctx context.Context, name string) (string, erro
 	if err := checkRemoteName(name); err != nil {
 		return "", err
 	}
-	sealed, err := objectstore.ReadAll(ctx, r.store, remotePrefix+name, MaxRemotePlace+seal.Overhead)
+	sealed, err := objectstore.ReadAll(ctx, r.store, remotePrefix+name, maxRemote+seal.Overhead)
 	if errors.Is(err, objectstore.ErrNotExist) {
 		return "", ErrNotFound
 	}
 	if err != nil {
 		return "", err
 	}
-	place, err := r.sealer.Open(nil, seal.Remote, sealed, MaxRemotePlace)
+	content, err := r.sealer.Open(nil, seal.Remote, sealed, maxRemote)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", remotePrefix+name, err)
 	}
-	return string(place), nil
+	d := wire.NewDecoder(remotePrefix+name, content)
+	if string(d.String(MaxRemoteName)) != name {
+		d.Fail("it is another remote")
+	}
+	place := string(d.String(MaxRemotePlace))
+	return place, d.Finish()
 }
 
 // SetRemote adds a remote, or changes its place.
@@ -82,8 +94,8 @@ func (r *Repository) setRemote(ctx context.Context, remote Remote) error {
 	if remote.Place == "" || len(remote.Place) > MaxRemotePlace {
 		return fmt.Errorf("its place has 1 to %d bytes, not %d", MaxRemotePlace, len(remote.Place))
 	}
-	place := []byte(remote.Place)
-	sealed := r.sealer.Seal(nil, seal.Remote, place, place)
+	content := wire.AppendString(wire.AppendString(nil, remote.Name), remote.Place)
+	sealed := r.sealer.Seal(nil, seal.Remote, content, content)
 	_, err := r.store.Put(ctx, remotePrefix+remote.Name, bytes.NewReader(sealed), objectstore.PutOptions{})
 	return err
 }

@@ -37,8 +37,8 @@ type Repository struct {
 	locator *locator
 	packs   packStores
 	fetch   *fetch.Fetcher
-	synced  time.Time    // when the index was last brought up to date
-	known   *commit.View // of the last snapshot; nil before the first one
+	synced  time.Time   // when the index was last brought up to date
+	known   commit.View // as it was at knownAt
 	knownAt time.Time
 }
 

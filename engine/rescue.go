@@ -28,20 +28,16 @@ func (s *rescuer) Rescue(ctx context.Context, record commit.Record, avoid index.
 		return nil, err
 	}
 	session := s.r.session(ctx, db, avoid)
-	defer session.Close()
+	defer func() { s.r.opts.Events.warn("close the session of", "rescue", session.Close()) }()
 	if err := s.copy(ctx, session.Writer(), record); err != nil {
 		return nil, err
 	}
-	result, err := session.Finish(ctx)
+	stored, err := s.r.finish(ctx, db, session)
 	if err != nil {
 		return nil, err
 	}
-	size, err := s.r.indexPacks(ctx, db, result)
-	if err != nil {
-		return nil, err
-	}
-	s.stored.add(written{count: len(result.New), stats: session.Stats(), index: size})
-	return packsOf(result), nil
+	s.stored.add(stored)
+	return stored.packs, nil
 }
 
 // copy puts every blob of the record that has no copy outside the packs to avoid.

@@ -81,16 +81,17 @@ func replaceFile(path string, content []byte) error {
 // earlier snapshot of this process, or of this machine, or else by a listing.
 func (r *Repository) view(ctx context.Context) (commit.View, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.known != nil && isRecent(r.knownAt, viewAge) {
-		return *r.known, nil
+	known, recent := r.known, isRecent(r.knownAt, viewAge)
+	r.mu.Unlock()
+	if recent {
+		return known, nil
 	}
 	if info, err := os.Stat(filepath.Join(r.state, viewFile)); err == nil && r.state != "" && isRecent(info.ModTime(), viewAge) {
 		if view, err := commit.DecodeView(readState(r.state, viewFile, r.opts.Events)); err == nil {
 			return view, nil
 		}
 	}
-	return commit.ReadView(ctx, r.protocol(), commit.View{})
+	return r.freshView(ctx)
 }
 
 // Ages of what is known, in the time of this machine. They decide about costs
@@ -107,14 +108,18 @@ func isRecent(at time.Time, age time.Duration) bool { return time.Since(at).Abs(
 
 // freshView reads the records anew: for an attempt that an older view misled.
 func (r *Repository) freshView(ctx context.Context) (commit.View, error) {
-	return commit.ReadView(ctx, r.protocol(), commit.View{})
+	view, err := commit.ReadView(ctx, r.protocol(), commit.View{})
+	if err == nil {
+		r.keepView(view)
+	}
+	return view, err
 }
 
 // keepView makes a view the one to begin with. It is written also if it is the
 // same, since its age counts.
 func (r *Repository) keepView(view commit.View) {
 	r.mu.Lock()
-	r.known, r.knownAt = &view, time.Now()
+	r.known, r.knownAt = view, time.Now()
 	r.mu.Unlock()
 	writeState(r.state, viewFile, view.Encode(), r.opts.Events)
 }

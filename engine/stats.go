@@ -93,6 +93,9 @@ func (r *Repository) RepairIndex(ctx context.Context) (*RepairIndexResult, error
 }
 
 func (r *Repository) repairIndex(ctx context.Context) (*RepairIndexResult, error) {
+	if err := r.markMissing(ctx); err != nil {
+		return nil, err
+	}
 	stats, err := index.Rebuild(ctx, r.store, r.sealer)
 	if err != nil {
 		return nil, err
@@ -111,6 +114,40 @@ func (r *Repository) repairIndex(ctx context.Context) (*RepairIndexResult, error
 		return result, fmt.Errorf("%d packs: %w", len(result.Damaged), ErrDamaged)
 	}
 	return result, nil
+}
+
+// markMissing marks the packs that the index names and the store lacks, unless a
+// collection took them: writers that know the old index must not reuse them.
+func (r *Repository) markMissing(ctx context.Context) error {
+	view, err := commit.ReadView(ctx, r.protocol(), commit.View{})
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	there := index.PackSet{}
+	for info, err := range r.store.List(ctx, packPrefix, "") {
+		if err != nil {
+			return err
+		}
+		if name, err := packfile.ParseName(strings.TrimPrefix(info.Key, packPrefix)); err == nil {
+			there[name] = struct{}{}
+		}
+	}
+	db, err := r.index(ctx)
+	if err != nil {
+		return err
+	}
+	for pack, err := range db.Packs(ctx) {
+		if err != nil {
+			return err
+		}
+		if there.Has(pack.Name) || view.Avoid().Has(pack.Name) {
+			continue
+		}
+		if err := commit.MarkDamaged(ctx, r.protocol(), pack.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func unreadablePack(err error) Problem {

@@ -1,6 +1,7 @@
 package packfile
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"time"
@@ -62,9 +63,20 @@ type SealedFrame struct {
 	Bytes []byte
 }
 
-// Reseal returns the frame, sealed by from, as to seals it, without decompressing
-// it. Its bytes take the memory of dst and do not include what it holds; those of
-// f are overwritten. Errors wrap ErrDamaged.
+// Verify opens the frame and checks that each blob has its id. It returns the
+// content in the memory of dst. Errors wrap ErrDamaged.
+func (f SealedFrame) Verify(dst []byte, sealer *seal.Sealer, namer *blob.Namer) ([]byte, error) {
+	frame := Frame{Kind: f.Kind, Blobs: f.Blobs}
+	content, err := frame.Open(dst[:0], sealer, bytes.Clone(f.Bytes))
+	if err != nil {
+		return dst, err
+	}
+	return content, frame.Verify(namer, content)
+}
+
+// Reseal returns the frame, sealed by from, as to seals it, without compressing it
+// again. Its bytes take the memory of dst and do not include what it holds; those
+// of f are overwritten. Errors wrap ErrDamaged.
 func (f SealedFrame) Reseal(dst []byte, from, to *seal.Sealer) (SealedFrame, error) {
 	var err error
 	f.Bytes, err = from.Reseal(dst[:0], frameUnit(f.Kind), identity(f.Blobs), f.Bytes, to)

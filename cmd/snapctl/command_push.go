@@ -92,14 +92,14 @@ func (c *cli) transfer(ctx context.Context, args []string, o *pushOptions, direc
 		}
 		return c.withPlace(ctx, p, c.remoteKeys(o.remote), func(other backing, there *engine.Repository) error {
 			d := direct(here, there)
-			ids, err := chosen(ctx, d.from, args[1:], o)
-			if err != nil {
-				return err
+			ids, listErr := chosen(ctx, d.from, args[1:], o)
+			if listErr != nil && (len(ids) == 0 || !errors.Is(listErr, engine.ErrDamaged)) {
+				return listErr
 			}
 			if d.verb == "pull" {
 				other = store
 			}
-			return c.runTransfer(ctx, d, ids, o.dryRun, other)
+			return errors.Join(listErr, c.runTransfer(ctx, d, ids, o.dryRun, other)) // what can be read is copied
 		})
 	})
 }
@@ -133,15 +133,7 @@ func chosen(ctx context.Context, from *engine.Repository, names []string, o *pus
 		return nil, err
 	}
 	if o.all {
-		infos, err := from.List(ctx, filter)
-		ids := make([]engine.ID, len(infos))
-		for i, info := range infos {
-			ids[i] = info.ID
-		}
-		if err == nil && len(ids) == 0 {
-			err = &hinted{errors.New("no snapshot passes the filter"), "`snapctl list` shows the snapshots"}
-		}
-		return ids, err
+		return everything(ctx, from, filter)
 	}
 	if len(names) == 0 {
 		names = []string{engine.Latest}
@@ -153,6 +145,20 @@ func chosen(ctx context.Context, from *engine.Repository, names []string, o *pus
 		}
 	}
 	return ids, nil
+}
+
+// everything returns the snapshots that pass the filter. Those that cannot be read
+// come with the error ErrDamaged.
+func everything(ctx context.Context, from *engine.Repository, filter engine.Filter) ([]engine.ID, error) {
+	infos, err := from.List(ctx, filter)
+	ids := make([]engine.ID, len(infos))
+	for i, info := range infos {
+		ids[i] = info.ID
+	}
+	if err == nil && len(ids) == 0 {
+		err = &hinted{errors.New("no snapshot passes the filter"), "`snapctl list` shows the snapshots"}
+	}
+	return ids, err
 }
 
 func (c *cli) runTransfer(ctx context.Context, d direction, ids []engine.ID, dryRun bool, target backing) error {

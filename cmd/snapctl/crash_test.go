@@ -19,10 +19,7 @@ import (
 	"github.com/snapctl/snapctl/packfile/blob"
 )
 
-const (
-	crashFiles = 2000
-	crashKills = 200
-)
+const crashFiles = 2000
 
 // crash is a changing workspace whose snapshots and restores are killed at random.
 type crash struct {
@@ -38,7 +35,7 @@ type crash struct {
 	delay        time.Duration // that a run takes which is not killed, about
 }
 
-// TestKilledAtRandom kills snapshots and restores, 200 times in all. After each,
+// TestKilledAtRandom kills snapshots and restores, crashKills times in all. After each,
 // the repository is sound, what was acknowledged is there, and nothing needs to be
 // unlocked or repaired.
 func TestKilledAtRandom(t *testing.T) {

@@ -80,7 +80,10 @@ func withdraw(ctx context.Context, repo Repo, session Session) error {
 // rescue stores again what only they hold, or the attempt starts over.
 func settle(ctx context.Context, repo Repo, record Record, view View, rescuer Rescuer) (Record, View, error) {
 	for {
-		next, err := ReadView(ctx, repo, view)
+		next, err := extend(ctx, repo, view)
+		if errors.Is(err, errOtherStore) { // and the index is perhaps not of it either
+			err = fmt.Errorf("%w: %w", ErrLost, err)
+		}
 		if err != nil {
 			return record, view, err
 		}

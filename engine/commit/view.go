@@ -1,14 +1,18 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/zeebo/blake3"
 
 	"github.com/snapctl/snapctl/index"
 	"github.com/snapctl/snapctl/packfile"
@@ -26,6 +30,7 @@ import (
 // the listing of step W1.
 type View struct {
 	Highest uint64
+	Mark    string // of the generation Highest: see generation.mark
 	Dead    index.PackSet
 	Damaged index.PackSet
 }
@@ -43,7 +48,7 @@ func (v View) Avoid() index.PackSet {
 
 // Covers reports whether the view knows all that next does.
 func (v View) Covers(next View) bool {
-	if next.Highest != v.Highest {
+	if next.Highest != v.Highest || next.Mark != v.Mark {
 		return false
 	}
 	for name := range next.Damaged {
@@ -54,33 +59,52 @@ func (v View) Covers(next View) bool {
 	return true
 }
 
+// errOtherStore says that a view was not read from this store.
+var errOtherStore = errors.New("the store is not the one that the view was read from")
+
 // ReadView lists the generations after old (step W1, and the listing of W5) and
 // the marks of damage, in one listing, and returns a view that includes them.
-// dead(n) is final(n) if it exists, otherwise condemned(n).
+// dead(n) is final(n) if it exists, otherwise condemned(n). After an error it
+// returns old, with the marks as far as they are known.
 //
-// The listing begins at old's own highest generation. If the store lacks that
-// one, it is not the store that old was read from, such as a copy from before
-// that collection: then old counts for nothing.
+// If old was read from another store, such as a copy of this one from before or
+// beside old's last collection, it counts for nothing.
 func ReadView(ctx context.Context, repo Repo, old View) (View, error) {
+	view, err := extend(ctx, repo, old)
+	if errors.Is(err, errOtherStore) {
+		return extend(ctx, repo, View{})
+	}
+	return view, err
+}
+
+// extend is ReadView for a view that must be of this store: errOtherStore if it
+// is not. The listing begins at old's own highest generation, to see that it is
+// there, and the same.
+func extend(ctx context.Context, repo Repo, old View) (View, error) {
 	listed, err := listCollector(ctx, repo.Store, old.Highest)
 	if err != nil {
 		return old, err
 	}
+	fresh := listed.generations
 	if old.Highest > 0 {
-		if len(listed.generations) == 0 || listed.generations[0].number != old.Highest {
-			return ReadView(ctx, repo, View{})
+		if len(fresh) == 0 || fresh[0].number != old.Highest {
+			return old, errOtherStore
 		}
-		listed.generations = listed.generations[1:]
+		if mark, err := fresh[0].mark(ctx, repo); err != nil || mark != old.Mark {
+			return old, cmp.Or(err, errOtherStore)
+		}
+		fresh = fresh[1:]
 	}
-	view := View{Highest: old.Highest, Dead: old.Dead, Damaged: listed.damaged}
-	if len(listed.generations) > 0 {
-		view.Dead = index.PackSet{}
-		maps.Copy(view.Dead, old.Dead)
+	view := View{Highest: old.Highest, Mark: old.Mark, Dead: old.Dead, Damaged: listed.damaged}
+	if len(fresh) == 0 {
+		return view, nil
 	}
-	for _, g := range listed.generations {
+	old.Damaged = listed.damaged
+	view.Dead = index.PackSet{}
+	maps.Copy(view.Dead, old.Dead)
+	for _, g := range fresh {
 		names, err := readDead(ctx, repo, g)
 		if err != nil {
-			old.Damaged = listed.damaged
 			return old, err
 		}
 		for _, name := range names {
@@ -88,18 +112,38 @@ func ReadView(ctx context.Context, repo Repo, old View) (View, error) {
 		}
 		view.Highest = g.number
 	}
+	view.Mark, err = fresh[len(fresh)-1].mark(ctx, repo)
+	if err != nil {
+		return old, err
+	}
 	return view, nil
+}
+
+// mark tells the generation from another one of the same number. Its condemned
+// list is put once and never changes, so its ETag will do; where listings show
+// none, a hash of the object. No request but in that case.
+func (g generation) mark(ctx context.Context, repo Repo) (string, error) {
+	if g.etag != "" {
+		return fmt.Sprintf("%d %s", g.size, g.etag), nil
+	}
+	object, err := objectstore.ReadAll(ctx, repo.Store, generationKey(g.number, "condemned"), maxObject)
+	if isGone(err) {
+		return "none", nil
+	}
+	sum := blake3.Sum256(object)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // The encoding of a View, which is kept in local state only:
 //
 //	varint  highest generation
+//	string  its mark
 //	list    of dead packs, see EncodeNames
 //	list    of damaged packs
 
 // Encode returns the canonical encoding.
 func (v View) Encode() []byte {
-	b := binary.AppendUvarint(nil, v.Highest)
+	b := wire.AppendString(binary.AppendUvarint(nil, v.Highest), v.Mark)
 	b = appendNames(b, slices.Collect(maps.Keys(v.Dead)))
 	return appendNames(b, slices.Collect(maps.Keys(v.Damaged)))
 }
@@ -107,7 +151,7 @@ func (v View) Encode() []byte {
 // DecodeView is the inverse of Encode. Errors wrap ErrDamaged.
 func DecodeView(b []byte) (View, error) {
 	d := wire.NewDecoder("view", b)
-	v := View{Highest: d.Uvarint(maxGeneration), Dead: index.PackSet{}, Damaged: index.PackSet{}}
+	v := View{Highest: d.Uvarint(maxGeneration), Mark: string(d.String(maxMark)), Dead: index.PackSet{}, Damaged: index.PackSet{}}
 	for _, name := range decodeNames(d) {
 		v.Dead[name] = struct{}{}
 	}
@@ -117,13 +161,17 @@ func DecodeView(b []byte) (View, error) {
 	return v, d.Finish()
 }
 
-// maxGeneration is the last that ten digits can name.
-const maxGeneration = 9_999_999_999
+const (
+	maxGeneration = 9_999_999_999 // the last that ten digits can name
+	maxMark       = 1 << 10       // bytes; stores choose their ETags
+)
 
 // generation is a generation as a listing shows it.
 type generation struct {
 	number uint64
 	final  bool
+	etag   string // of the condemned list
+	size   int64  // of the condemned list, bytes
 }
 
 // collectorListing is what a listing of gc/ shows.
@@ -144,22 +192,22 @@ func listCollector(ctx context.Context, store objectstore.Store, n uint64) (coll
 		if err != nil {
 			return collectorListing{}, err
 		}
-		all.add(info.Key)
+		all.add(info)
 	}
 	return all, nil
 }
 
-// add enters one key. One that is not ours, such as a console's folder marker, is
-// passed over: Verify names it.
-func (l *collectorListing) add(key string) {
-	if name, ok := parseDamagedKey(key); ok {
+// add enters one object. One that is not ours, such as a console's folder marker,
+// is passed over: Verify names it.
+func (l *collectorListing) add(info objectstore.Info) {
+	if name, ok := parseDamagedKey(info.Key); ok {
 		if l.damaged == nil {
 			l.damaged = index.PackSet{}
 		}
 		l.damaged[name] = struct{}{}
 		return
 	}
-	number, kind, err := parseGenerationKey(key)
+	number, kind, err := parseGenerationKey(info.Key)
 	if err != nil {
 		return
 	}
@@ -168,8 +216,11 @@ func (l *collectorListing) add(key string) {
 		l.generations = append(l.generations, generation{number: number})
 		last++
 	}
+	g := &l.generations[last]
 	if kind == "final" {
-		l.generations[last].final = true
+		g.final = true
+	} else {
+		g.etag, g.size = info.ETag, info.Size
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/snapctl/snapctl/packfile"
 	"github.com/snapctl/snapctl/packfile/blob"
+	"github.com/snapctl/snapctl/providers/objectstore"
 )
 
 // Frames is Blobs for who can use a frame as it is stored. A frame of which ids
@@ -20,9 +21,14 @@ func (f *Fetcher) Frames(ctx context.Context, kind blob.Kind, ids []blob.ID, who
 		if !all {
 			return b.openFrame(ctx, frame, buf)
 		}
+		l := b.wants[frame.from].at
 		err := whole(packfile.SealedFrame{Kind: kind, Blobs: blobs, Bytes: buf.sealed})
-		if errors.Is(err, packfile.ErrDamaged) {
-			b.forget(kind, b.wants[frame.from].at.Pack)
+		if errors.Is(err, packfile.ErrDamaged) && b.forget(kind, l.Pack) {
+			if buf.sealed, err = b.readFrame(ctx, kind, l); err == nil {
+				err = whole(packfile.SealedFrame{Kind: kind, Blobs: blobs, Bytes: buf.sealed})
+			}
+		}
+		if errors.Is(err, packfile.ErrDamaged) || errors.Is(err, objectstore.ErrNotExist) {
 			return b.deliverOthers(ctx, frame, err)
 		}
 		return err

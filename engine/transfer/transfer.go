@@ -7,13 +7,13 @@
 // travels in whole frames where it can: a frame of which every blob is missing is
 // sealed again for the target without being decompressed.
 //
-// Memory: 40 bytes for each missing data blob of a round (at most maxOwed), and
-// what the ingest session and the fetcher hold.
+// Memory: about 160 bytes for each missing data blob that is collected before they
+// are copied, maxOwed and those of the last round of maxNodes tree nodes; 40 bytes
+// for each tree node; and what the ingest session and the fetcher hold.
 package transfer
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -34,6 +34,7 @@ type Config struct {
 	// that one is nearer, otherwise From.
 	Known      *fetch.Fetcher
 	FromSealer *seal.Sealer
+	Namer      *blob.Namer // of both
 	To         Target
 	ToSealer   *seal.Sealer
 	Progress   *Progress
@@ -50,8 +51,8 @@ type Progress struct {
 }
 
 const (
-	maxNodes = 4 << 10 // tree nodes read in one round
-	maxOwed  = 1 << 20 // missing data blobs that are collected before they are copied
+	maxNodes = 1 << 10   // tree nodes read in one round
+	maxOwed  = 512 << 10 // missing data blobs that are collected before they are copied
 )
 
 // Copy stores every blob that can be reached from the roots and that the target
@@ -177,7 +178,7 @@ func (c *copier) readKnown(ctx context.Context, ids []blob.ID) error {
 func (c *copier) enter(ctx context.Context, id blob.ID, node []byte) error {
 	trees, data, err := manifest.References(node)
 	if err != nil {
-		return fmt.Errorf("tree blob %v: %w", id, err)
+		return &fetch.Error{Kind: blob.Tree, ID: id, Err: err}
 	}
 	var owed []blob.ID
 	err = c.with(func(w *ingest.Writer) error {
@@ -220,7 +221,12 @@ func (c *copier) settle(ctx context.Context) error {
 	})
 }
 
+// storeFrame hashes a frame before it goes on: a target that has a blob under a
+// wrong id would never store the right one.
 func (c *copier) storeFrame(frame packfile.SealedFrame) error {
+	if _, err := frame.Verify(nil, c.cfg.FromSealer, c.cfg.Namer); err != nil {
+		return err
+	}
 	resealed, err := frame.Reseal(nil, c.cfg.FromSealer, c.cfg.ToSealer)
 	if err != nil {
 		return err

@@ -1,0 +1,5 @@
+//go:build !race
+
+package main
+
+const crashKills = 200 // see racedetector_on_test.go
