@@ -75,7 +75,7 @@ func (c *cli) unlock(ctx context.Context, p place, store objectstore.Store, keys
 	if named.any {
 		return nil, err
 	}
-	passphrase, asked, promptErr := askPassphrase(ctx, "passphrase of the repository "+string(p))
+	passphrase, asked, promptErr := askPassphrase(ctx, "passphrase of the repository "+quote(string(p)))
 	if !asked {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func TestPromptDoesNotEcho(t *testing.T) {
 		t.Fatal(err)
 	}
 	tty.Close()
-	const question = "snapctl: passphrase of the repository: "
+	question := "snapctl: passphrase of the repository " + filepath.Join(home, ".local/share/snapctl/repo") + ": "
 	seen := readUntil(t, master, question)
 	if mode, err := unix.IoctlGetTermios(int(master.Fd()), unix.TCGETS); err != nil || mode.Lflag&unix.ECHO != 0 {
 		t.Errorf("the echo is on when the question is there: %v", err)
@@ -59,6 +59,9 @@ func readUntil(t *testing.T, from io.Reader, text string) string {
 	var seen strings.Builder
 	buffer := make([]byte, 256)
 	for !strings.Contains(seen.String(), text) {
+		if seen.Len() > len(text) && strings.HasSuffix(seen.String(), ": ") {
+			t.Fatalf("terminal shows %q, not %q", seen.String(), text)
+		}
 		n, err := from.Read(buffer)
 		if err != nil {
 			t.Fatalf("terminal shows %q and then %v", seen.String(), err)
