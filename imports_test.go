@@ -5,6 +5,7 @@ import (
 	"go/build"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,9 @@ var mayImport = map[string][]string{
 	"providers/objectstore/s3":              {"providers/objectstore"},
 	"providers/objectstore/s3/s3test":       {},
 	"providers/objectstore/objectstoretest": {"providers/objectstore", "providers/objectstore/mem"},
+	// A module of its own.
+	"providers/objectstore/cloud":           {"providers/objectstore"},
+	"providers/objectstore/cloud/cloudtest": {},
 	"providers/objectstore/transport":       {"providers/objectstore"},
 
 	"index":         {"index/localdb", "packfile/...", "packfile", "providers/objectstore"},
@@ -96,6 +100,31 @@ func admits(allowed []string, pkg string) bool {
 		prefix, subtree := strings.CutSuffix(rule, "...")
 		return rule == pkg || subtree && strings.HasPrefix(pkg, prefix)
 	})
+}
+
+// TestCloudSDKsStayOut looks at all that a program imports which keeps its
+// objects on S3: nothing of the SDKs of other clouds, which are many times as
+// large as everything else. They belong to the module providers/objectstore/cloud.
+func TestCloudSDKsStayOut(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./engine", "./providers/objectstore/s3", "./cmd/snapctl")
+	list.Stderr = t.Output()
+	packages, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(packages))
+	for _, entry := range []string{module + "engine", module + "providers/objectstore/s3", module + "cmd/snapctl"} {
+		if !slices.Contains(lines, entry) {
+			t.Errorf("%s is not in the list", entry)
+		}
+	}
+	for _, line := range lines {
+		for _, sdk := range []string{"cloud.google.com", "google.golang.org/grpc", "google.golang.org/api", "github.com/Azure", "gocloud.dev"} {
+			if line == sdk || strings.HasPrefix(line, sdk+"/") {
+				t.Errorf("%s is imported", line)
+			}
+		}
+	}
 }
 
 // TestRulesNamePackages fails for a rule whose package is gone.

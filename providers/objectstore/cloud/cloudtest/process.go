@@ -1,0 +1,86 @@
+package cloudtest
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// freeAddress is an address on which nobody listens at the moment.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// run starts a server, waits until it listens, and stops it when the test ends.
+func run(t testing.TB, address string, server *exec.Cmd) {
+	t.Helper()
+	logFile, err := os.Create(filepath.Join(t.TempDir(), "server.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Stdout, server.Stderr = logFile, logFile
+	server.Dir = filepath.Dir(logFile.Name()) // whatever it writes unasked
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		server.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		stop(server.Process, ended)
+		logFile.Close()
+	})
+	if !listens(address, ended) {
+		text, _ := os.ReadFile(logFile.Name())
+		t.Fatalf("%s does not listen on %s:\n%s", filepath.Base(server.Path), address, lastLines(text))
+	}
+}
+
+// patience is how long a server may take to start and to stop.
+const patience = 2 * time.Minute
+
+func stop(process *os.Process, ended <-chan struct{}) {
+	process.Signal(syscall.SIGTERM)
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		process.Kill()
+		<-ended
+	}
+}
+
+func listens(address string, ended <-chan struct{}) bool {
+	tries := time.NewTicker(20 * time.Millisecond)
+	defer tries.Stop()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			conn.Close()
+			return true
+		}
+		select {
+		case <-ended:
+			return false
+		case <-tries.C:
+		}
+	}
+	return false
+}
+
+func lastLines(text []byte) []byte {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-20):], []byte("\n"))
+}
