@@ -2,17 +2,25 @@ package cloud
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"cloud.google.com/go/auth"
+	"cloud.google.com/go/storage"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
@@ -119,5 +127,38 @@ func TestServiceAccountKey(t *testing.T) {
 		if _, err := GoogleServiceAccount([]byte(key), nil); err == nil {
 			t.Errorf("%s is taken for the key of a service account", name)
 		}
+	}
+}
+
+// TestNobodysCredentials has credentials where Google's SDK looks for them. They
+// are not asked for: with them it could sign an address.
+func TestNobodysCredentials(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, _ := json.Marshal(map[string]string{
+		"type":         "service_account",
+		"client_email": "somebody@example.com",
+		"private_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"token_uri":    "http://127.0.0.1:1",
+	})
+	file := filepath.Join(t.TempDir(), "account.json")
+	if err := os.WriteFile(file, account, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+	t.Setenv("GCE_METADATA_HOST", "127.0.0.1:1")
+	if _, err := GoogleServiceAccount(account, nil); err != nil {
+		t.Fatal(err) // they are good
+	}
+	store := openGoogleAt(t, GCSOptions{Bucket: "bucket", Credentials: AnonymousGoogle()})
+	signing := &storage.SignedURLOptions{Method: http.MethodGet, Expires: time.Now().Add(time.Hour)}
+	if url, err := store.service.(*google).native.SignedURL("name", signing); err == nil {
+		t.Errorf("the SDK has found credentials: %s", url)
 	}
 }

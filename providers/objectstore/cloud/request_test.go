@@ -79,6 +79,43 @@ func TestEnvironment(t *testing.T) {
 	})
 }
 
+// brokenBody fails at its end when it is read for the second time.
+type brokenBody struct {
+	objectstore.Body
+	ends int
+}
+
+var errBroken = errors.New("the disk is gone")
+
+func (b *brokenBody) ReadAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) >= b.Size() {
+		if b.ends++; b.ends > 1 {
+			return 0, errBroken
+		}
+	}
+	return b.Body.ReadAt(p, off)
+}
+
+// TestBrokenBody has a body whose end cannot be read: the request must not look
+// complete.
+func TestBrokenBody(t *testing.T) {
+	seen := make(chan error, 1)
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		seen <- err
+	}
+	eachKind(t, handler, func(t *testing.T, s *Store, f *fake) {
+		body := &brokenBody{Body: strings.NewReader(strings.Repeat("x", 1<<20))}
+		_, err := s.Put(t.Context(), "key", body, objectstore.PutOptions{})
+		if !errors.Is(err, errBroken) {
+			t.Errorf("put: %v", err)
+		}
+		if err := <-seen; err == nil {
+			t.Error("the store has got a complete request")
+		}
+	})
+}
+
 // TestCutDownload breaks the connection in the middle of an answer: the SDKs do
 // not go on by themselves.
 func TestCutDownload(t *testing.T) {
