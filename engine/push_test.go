@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/snapctl/snapctl/engine"
@@ -294,13 +295,13 @@ func TestPushGivesLabelsLater(t *testing.T) {
 // getHook runs a function at the first read of a pack.
 type getHook struct {
 	objectstore.Store
-	f func()
+	once sync.Once
+	f    func()
 }
 
 func (h *getHook) Get(ctx context.Context, key string, r objectstore.Range) (io.ReadCloser, error) {
-	if f := h.f; f != nil && strings.HasPrefix(key, "packs/") {
-		h.f = nil
-		f()
+	if strings.HasPrefix(key, "packs/") {
+		h.once.Do(h.f)
 	}
 	return h.Store.Get(ctx, key, r)
 }
@@ -309,7 +310,7 @@ func (h *getHook) Get(ctx context.Context, key string, r objectstore.Range) (io.
 func TestPushFromACollectedSource(t *testing.T) {
 	s := newStage(t)
 	there := s.sibling(mem.New())
-	hook := &getHook{Store: s.m.Store}
+	hook := &getHook{Store: s.m.Store, f: func() {}}
 	s.store = s.m.Store
 	from := (&testRepo{t: t, store: hook, state: t.TempDir()}).open(hook)
 	hook.f = func() {
