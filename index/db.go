@@ -16,7 +16,7 @@ import (
 
 // Options adjust a DB. The zero value is good for repositories of any size.
 type Options struct {
-	// CacheSize is the memory for blocks of the database in bytes; 32 MiB if
+	// CacheSize is the memory for blocks of the database in bytes; 40 MiB if
 	// it is 0. The filters of ten million blobs take 13 MB of it.
 	CacheSize int64
 }
