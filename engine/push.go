@@ -235,16 +235,12 @@ func (p *push) copy(ctx context.Context, db *index.DB, record commit.Record, avo
 	if err != nil {
 		return written{}, err
 	}
-	known, err := p.near.fetcher(ctx)
-	if err != nil {
-		return written{}, err
-	}
 	session := p.to.session(ctx, db, avoid)
 	defer func() { p.events.warn("close the session of", p.op, session.Close()) }()
 	progress := new(transfer.Progress)
 	stop := p.report(progress, func() uint64 { return session.Stats().StoredBytes })
 	err = transfer.Copy(ctx, transfer.Config{
-		From: from, Known: known, FromSealer: p.from.sealer, Namer: p.from.namer, To: session, ToSealer: p.to.sealer, Progress: progress,
+		From: from, Known: p.near.fetch, FromSealer: p.from.sealer, Namer: p.from.namer, To: session, ToSealer: p.to.sealer, Progress: progress,
 	}, record.Manifest.Root, record.Manifest.Links)
 	stop()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/snapctl/snapctl/index"
 	"github.com/snapctl/snapctl/packfile"
@@ -91,7 +92,7 @@ func settle(ctx context.Context, repo Repo, record Record, view View, rescuer Re
 			return record, next, nil
 		}
 		view = next
-		if avoid := view.Avoid(); meets(record.Packs, avoid) {
+		if avoid := view.Avoid(); slices.ContainsFunc(record.Packs, avoid.Has) {
 			packs, err := rescuer.Rescue(ctx, record, avoid)
 			if err != nil {
 				return record, view, err
@@ -99,15 +100,6 @@ func settle(ctx context.Context, repo Repo, record Record, view View, rescuer Re
 			record.Packs = packs
 		}
 	}
-}
-
-func meets(packs []packfile.Name, avoid index.PackSet) bool {
-	for _, name := range packs {
-		if avoid.Has(name) {
-			return true
-		}
-	}
-	return false
 }
 
 // putSnapshot is the commit point (step W6).
