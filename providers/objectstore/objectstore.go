@@ -75,6 +75,15 @@ type Body interface {
 	Size() int64
 }
 
+// Unsent returns the body for who reads it without sending it, such as for a
+// checksum. A store that meters what is sent has bodies with a method of this name.
+func Unsent(body Body) Body {
+	if metered, ok := body.(interface{ Unsent() Body }); ok {
+		return metered.Unsent()
+	}
+	return body
+}
+
 // PutOptions are the conditions of a Put. The zero value puts unconditionally.
 type PutOptions struct {
 	// IfAbsent stores the object only if the key is free.
@@ -225,12 +234,22 @@ func read(ctx context.Context, s Store, key string, r Range, limit int64) (data 
 	}
 	data, err = appendAll(data, io.LimitReader(rc, limit+1))
 	if err != nil {
-		return nil, &Error{Op: "get", Key: key, Err: err}
+		return nil, inGet(key, err)
 	}
 	if int64(len(data)) > limit {
 		return nil, &Error{Op: "get", Key: key, Err: fmt.Errorf("object is larger than the limit of %d bytes", limit)}
 	}
 	return data, nil
+}
+
+// inGet is a failure to read the object, which names it already if the store's reader
+// failed.
+func inGet(key string, err error) error {
+	var stored *Error
+	if errors.As(err, &stored) && stored.Op == "get" && stored.Key == key {
+		return err
+	}
+	return &Error{Op: "get", Key: key, Err: err}
 }
 
 func appendAll(b []byte, r io.Reader) ([]byte, error) {

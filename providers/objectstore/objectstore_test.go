@@ -128,7 +128,9 @@ func TestReadFailsWithItsReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := fault.New(inner, fault.On(fault.Get, "", fault.CutShort(5, fault.ErrInjected)))
-	if _, err := objectstore.ReadAll(t.Context(), store, "key", 100); !errors.Is(err, fault.ErrInjected) {
+	_, err := objectstore.ReadAll(t.Context(), store, "key", 100)
+	wantGetError(t, err)
+	if !errors.Is(err, fault.ErrInjected) || strings.Count(err.Error(), "get key") != 1 {
 		t.Errorf("ReadAll: %v", err)
 	}
 	if _, err := objectstore.ReadRange(t.Context(), store, "key", 2, 6); !errors.Is(err, fault.ErrInjected) {

@@ -31,14 +31,14 @@ var errUploadOver = errors.New("upload is over")
 
 // newUpload reads the whole body once, and fails if it is shorter than it says.
 func newUpload(ctx context.Context, body objectstore.Body, sum checksum) (*upload, error) {
-	size := body.Size()
+	size, unsent := body.Size(), objectstore.Unsent(body)
 	block := make([]byte, min(size, blockSize))
 	for offset := int64(0); offset < size; {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		part := block[:min(int64(len(block)), size-offset)]
-		if n, err := body.ReadAt(part, offset); n < len(part) {
+		if n, err := unsent.ReadAt(part, offset); n < len(part) {
 			return nil, tooEarly(err)
 		}
 		sum.Write(part) // a hash never fails

@@ -90,7 +90,7 @@ type putRequest struct {
 	options minio.PutObjectOptions
 }
 
-// newPut reads the body once, for its checksums.
+// newPut reads the body once, for its checksums, without sending it.
 func (s *Store) newPut(ctx context.Context, key string, body objectstore.Body, opts objectstore.PutOptions) (putRequest, error) {
 	if err := errors.Join(ctx.Err(), objectstore.ValidKey(key), opts.Validate()); err != nil {
 		return putRequest{}, err
@@ -110,7 +110,7 @@ func (s *Store) newPut(ctx context.Context, key string, body objectstore.Body, o
 	case opts.IfMatch != "":
 		request.options.SetMatchETag(opts.IfMatch)
 	}
-	return request, s.put.sum(ctx, body, &request)
+	return request, s.put.sum(ctx, objectstore.Unsent(body), &request)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

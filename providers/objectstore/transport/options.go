@@ -39,9 +39,21 @@ type Options struct {
 	// of a range of that length, is a bulk transfer under any key. Default
 	// 1 MiB.
 	BulkSize int64
+	// Waiting is told of each request that failed and is to be made again. Calls
+	// come from several goroutines, perhaps at a time, and must not block. Default:
+	// nobody is told.
+	Waiting func(Retry)
 	// Immutable are the prefixes of keys whose objects never change. Only
 	// their gets go on where they broke. Default none.
 	Immutable []string
+}
+
+// Retry is a request that failed and is to be made again.
+type Retry struct {
+	Op, Key string        // as in objectstore.Error
+	Attempt int           // that failed, from 1
+	Wait    time.Duration // before the next one
+	Err     error         // of the attempt
 }
 
 func (o Options) withDefaults() Options {

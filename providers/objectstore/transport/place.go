@@ -15,10 +15,10 @@ const restTime = 100 * time.Millisecond
 type place struct {
 	lane *lane
 
-	mu      sync.Mutex // guards the fields below
-	inside  bool
-	resting bool
-	timer   *time.Timer // ends a rest by giving the place up
+	mu     sync.Mutex // guards the fields below
+	inside bool
+	unused time.Time   // since when; zero while it is used
+	timer  *time.Timer // ends a rest by giving the place up
 }
 
 // newPlace is for who entered the lane.
@@ -33,14 +33,16 @@ func newPlace(in *lane) *place {
 func (p *place) rest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.resting = true
+	p.unused = time.Now()
 	p.timer.Reset(restTime)
 }
 
+// giveUp is called by the timer, maybe for a rest that ended meanwhile: then another
+// may have begun, which has its own time.
 func (p *place) giveUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.resting {
+	if !p.unused.IsZero() && time.Since(p.unused) >= restTime {
 		p.leaveLocked()
 	}
 }
@@ -62,7 +64,7 @@ func (p *place) use(ctx context.Context) error {
 func (p *place) kept() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.resting = false
+	p.unused = time.Time{}
 	return p.inside
 }
 

@@ -96,6 +96,19 @@ func (u *upload) ReadAt(p []byte, offset int64) (n int, err error) {
 	return n, err
 }
 
+// Unsent returns the body as it is, for objectstore.Unsent.
+func (u *upload) Unsent() objectstore.Body { return unsent{u} }
+
+// unsent is a body that is read for another purpose than to be sent.
+type unsent struct{ *upload }
+
+// ReadAt implements io.ReaderAt.
+func (u unsent) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := objectstore.Unsent(u.body).ReadAt(p, offset)
+	u.note(err, offset+int64(n))
+	return n, err
+}
+
 // note remembers that the body failed, or ended at a place that is not its end.
 func (u *upload) note(err error, end int64) {
 	if err == io.EOF && end < u.Size() {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/snapctl/snapctl/providers/objectstore"
 	"github.com/snapctl/snapctl/providers/objectstore/fault"
@@ -69,6 +70,41 @@ func TestBrokenBodyIsNotRetried(t *testing.T) {
 		if s.Counts().Put != 1 {
 			t.Errorf("%d puts of a body that cannot be read", s.Counts().Put)
 		}
+	}
+}
+
+// hashing reads each body for a checksum before it sends it.
+type hashing struct{ objectstore.Store }
+
+func (s hashing) Put(ctx context.Context, key string, body objectstore.Body, opts objectstore.PutOptions) (objectstore.Info, error) {
+	unsent := objectstore.Unsent(body)
+	if _, err := io.Copy(io.Discard, io.NewSectionReader(unsent, 0, unsent.Size())); err != nil {
+		return objectstore.Info{}, &objectstore.Error{Op: "put", Key: key, Err: errors.Join(objectstore.ErrUnavailable, err)}
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+// What is read for a checksum is not sent: it is neither counted nor slowed down.
+func TestUnsentBodyIsFree(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const size = 100_000
+		s := transport.New(hashing{mem.New()}, transport.Options{UploadLimit: size})
+		start := time.Now()
+		if err := put(t.Context(), s, "a", letters(size)); err != nil {
+			t.Fatal(err)
+		}
+		if sent, took := s.Counts().BytesUp, time.Since(start); sent != size || took > time.Second {
+			t.Errorf("%d bytes sent in %v, want %d in a second", sent, took, size)
+		}
+	})
+}
+
+func TestBrokenBodyIsNotRetriedForItsChecksum(t *testing.T) {
+	s := transport.New(hashing{mem.New()}, transport.Options{})
+	_, err := s.Put(t.Context(), "a", brokenBody{strings.NewReader("much more than ten bytes")}, objectstore.PutOptions{})
+	wantError(t, err, fault.Put, errDisk)
+	if s.Counts().Put != 1 {
+		t.Errorf("%d puts of a body that cannot be read", s.Counts().Put)
 	}
 }
 

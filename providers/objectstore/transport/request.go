@@ -76,7 +76,11 @@ func (r *request) again(ctx context.Context, err error) error {
 	if !ok {
 		return r.givenUp("too many requests are waiting to be made again", err)
 	}
-	if sleep(ctx, max(wait, turn)) != nil {
+	wait = max(wait, turn)
+	if tell := r.store.opts.Waiting; tell != nil {
+		tell(Retry{Op: r.op, Key: r.key, Attempt: r.attempts, Wait: wait, Err: err})
+	}
+	if sleep(ctx, wait) != nil {
 		return r.cancelled(ctx, err)
 	}
 	r.store.counters.retries.Add(1)

@@ -30,6 +30,32 @@ func TestRetriesWhatMaySucceedLater(t *testing.T) {
 	}
 }
 
+func TestTellsOfRetries(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var told []transport.Retry
+		started := time.Now()
+		s := transport.New(fault.New(mem.New(), first(3, fault.Put, fault.Fail(objectstore.ErrUnavailable))), transport.Options{
+			Waiting: func(r transport.Retry) { told = append(told, r) },
+		})
+		if err := put(t.Context(), s, "a", "content"); err != nil {
+			t.Fatal(err)
+		}
+		if len(told) != 3 {
+			t.Fatalf("told of %d retries, want 3", len(told))
+		}
+		waited := time.Duration(0)
+		for i, r := range told {
+			if r.Op != "put" || r.Key != "a" || r.Attempt != i+1 || !errors.Is(r.Err, objectstore.ErrUnavailable) {
+				t.Errorf("retry %d: %+v", i, r)
+			}
+			waited += r.Wait
+		}
+		if took := time.Since(started); waited != took {
+			t.Errorf("told of waits of %v, it took %v", waited, took)
+		}
+	})
+}
+
 func TestRetriesNothingElse(t *testing.T) {
 	causes := []error{fault.ErrInjected, objectstore.ErrDenied, objectstore.ErrNoSpace, objectstore.ErrNotExist, objectstore.ErrExist}
 	for kind, operation := range operations {

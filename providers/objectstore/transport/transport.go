@@ -15,8 +15,8 @@
 //   - limits the bytes per second of uploads and downloads.
 //
 // The inner store must not retry by itself, and must honour its context also in
-// the readers that Get returns. What it reads of a body counts as sent: a store
-// that reads a body twice, say to hash it first, is charged twice.
+// the readers that Get returns. What it reads of a body counts as sent, unless it
+// reads it by objectstore.Unsent, say to hash it first.
 package transport
 
 import (
