@@ -63,10 +63,10 @@ func (r Report) Held(name Name) bool {
 	return slices.ContainsFunc(r.Guarantees, func(g Guarantee) bool { return g.Name == name && g.Held })
 }
 
-// Online says whether the four guarantees held that let snapshots be taken
+// Online says whether the five guarantees held that let snapshots be taken
 // while a collection runs.
 func (r Report) Online() bool {
-	return r.Held(ReadAfterWrite) && r.Held(ListAfterWrite) && r.Held(ListAfterKey) && r.Held(PutIfAbsent)
+	return r.Held(ReadAfterWrite) && r.Held(ListAfterWrite) && r.Held(ListAfterKey) && r.Held(PutIfAbsent) && r.Held(Overwrite)
 }
 
 // cleanUpTime bounds the deletes after a probe, which are made even if its
@@ -111,7 +111,7 @@ var trials = []struct {
 	{ListAfterKey, listAfterKey, "without list-after-key a writer may miss what a collector condemned; collection beside writers is off"},
 	{PutIfAbsent, putIfAbsent, "without put-if-absent two writers could publish one attempt twice; collection beside writers is off"},
 	{PutIfMatch, putIfMatch, "without put-if-match servers that share instance records could overwrite each other's"},
-	{Overwrite, overwrite, "without overwrite a snapshot that was forgotten may be seen for a while longer"},
+	{Overwrite, overwrite, "without overwrite a snapshot that was forgotten may be seen for a while longer, and a collection beside writers may miss what one of them has just stored again"},
 	{DeleteThenList, deleteThenList, "without delete-then-list deleted objects are counted, and deleted again, for a while longer"},
 	{Ranges, ranges, "without ranges nothing can be restored: packs are read in parts"},
 }

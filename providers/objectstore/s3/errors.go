@@ -47,7 +47,7 @@ func (s *Store) explain(ctx context.Context, op, key string, c *call, err error)
 		return s.about(nil, key, wrong.Error(), "")
 	}
 	if c.status != 0 { // an answer that minio-go could not read
-		return s.about(objectstore.ErrUnavailable, key, plain(err.Error()), "is this the address of an S3 API?")
+		return s.about(objectstore.ErrUnavailable, key, plain(err.Error()), hintStranger)
 	}
 	return s.about(nil, key, plain(err.Error()), "")
 }
@@ -62,17 +62,32 @@ func (s *Store) about(sentinel error, key, what, hint string) error {
 	if hint != "" {
 		text += "; " + hint
 	}
-	if sentinel == nil {
-		return errors.New(text)
+	err := errors.New(text)
+	if sentinel != nil {
+		err = fmt.Errorf("%w: %s", sentinel, text)
 	}
-	return fmt.Errorf("%w: %s", sentinel, text)
+	if hint != "" {
+		err = &advised{err}
+	}
+	return err
 }
+
+// advised is an error that ends with what to do about it.
+type advised struct{ error }
+
+func (a *advised) Unwrap() error { return a.error }
+
+// Advised reports whether the text of an error says what to do about it.
+func Advised(err error) bool { return errors.As(err, new(*advised)) }
 
 // explainAnswer is about a store that said no.
 func (s *Store) explainAnswer(op, key string, answer minio.ErrorResponse) error {
 	sentinel := sentinelOf(op, answer)
 	if sentinel == objectstore.ErrNotExist || sentinel == objectstore.ErrExist || sentinel == objectstore.ErrPrecondition {
 		return s.about(sentinel, key, "", "")
+	}
+	if isStranger(op, answer) {
+		return s.about(sentinel, key, fmt.Sprintf("an answer of %d with no S3 error in it", answer.StatusCode), hintStranger)
 	}
 	what := plain(answer.Error())
 	if answer.Code != "" && !strings.Contains(what, answer.Code) {
@@ -82,7 +97,12 @@ func (s *Store) explainAnswer(op, key string, answer minio.ErrorResponse) error 
 	if answer.RequestID != "" {
 		what += ", request " + plain(answer.RequestID)
 	}
-	return s.about(sentinel, key, what+")", s.hint(op, answer))
+	what += ")"
+	hint := s.hint(op, answer)
+	if hint == "" && answer.StatusCode == http.StatusForbidden && (op == opGet || op == opStat) {
+		what += "; an absent object looks like that too, to credentials that may not list the bucket"
+	}
+	return s.about(sentinel, key, what, hint)
 }
 
 // plain cuts text of a stranger to one short line of printable characters.
@@ -105,7 +125,10 @@ func plain(text string) string {
 // as it is in an answer without a body, by their status.
 func sentinelOf(op string, answer minio.ErrorResponse) error {
 	if sentinel, known := codes[answer.Code]; known {
-		return orStranger(op, answer, sentinel)
+		if isStranger(op, answer) {
+			return objectstore.ErrUnavailable
+		}
+		return sentinel
 	}
 	code := strings.ToLower(answer.Code)
 	switch {
@@ -129,16 +152,13 @@ func sentinelOf(op string, answer minio.ErrorResponse) error {
 	return nil
 }
 
-// orStranger doubts an absent object or bucket that has no S3 error around it:
+// isStranger doubts an absent object or bucket that has no S3 error around it:
 // minio-go makes one up for any 404, and a proxy whose store is gone, or a web
 // server in its place, would make all objects look absent. An answer to HEAD
 // never has a body: see Store.Stat.
-func orStranger(op string, answer minio.ErrorResponse, sentinel error) error {
-	absent := sentinel == objectstore.ErrNotExist || sentinel == ErrNoBucket
-	if absent && op != opStat && answer.XMLName.Local == "" {
-		return objectstore.ErrUnavailable
-	}
-	return sentinel
+func isStranger(op string, answer minio.ErrorResponse) bool {
+	absent := answer.Code == minio.NoSuchKey || answer.Code == minio.NoSuchBucket
+	return absent && op != opStat && answer.XMLName.Local == ""
 }
 
 // codes are the errors of S3 and its imitators that mean something to callers.

@@ -123,7 +123,20 @@ func TestStrangers(t *testing.T) {
 		opGet: objectstore.ErrUnavailable, opPut: objectstore.ErrUnavailable, opList: objectstore.ErrUnavailable,
 		opDelete: objectstore.ErrUnavailable, opStat: objectstore.ErrUnavailable,
 	} {
-		wantFailure(t, calls[op](t.Context(), store), op, want)
+		err := calls[op](t.Context(), store)
+		wantFailure(t, err, op, want, "no S3 error", "is this the address of an S3 API?")
+		if !Advised(err) {
+			t.Errorf("%s: the error does not know that it says what to do", op)
+		}
+	}
+}
+
+func TestAdvice(t *testing.T) {
+	for code, want := range map[string]bool{"RequestTimeTooSkewed": true, "SignatureDoesNotMatch": true, "SlowDown": false, "Strange": false} {
+		store, _ := newFakeStore(t, func(w http.ResponseWriter, r *http.Request) { refuse(w, http.StatusForbidden, code, "message") })
+		if got := Advised(put(t.Context(), store, objectstore.PutOptions{})); got != want {
+			t.Errorf("%s: advised is %v, want %v", code, got, want)
+		}
 	}
 }
 

@@ -27,8 +27,6 @@ func (s *Store) hint(op string, answer minio.ErrorResponse) string {
 		return "the store may not take this checksum (try checksum=md5), or no conditional puts"
 	case answer.StatusCode == http.StatusBadRequest && op == opStat:
 		return "an answer to HEAD has no reason in it: mostly the credentials have expired, or the region is wrong"
-	case answer.StatusCode == http.StatusForbidden && (op == opGet || op == opStat):
-		return "an absent object looks like that too, to credentials that may not list the bucket"
 	case strings.Contains(answer.Message, "HTTP request to an HTTPS server"):
 		return "write https:// in the endpoint"
 	}
@@ -49,6 +47,7 @@ var hints = map[string]string{
 
 const (
 	hintExpired    = "the temporary credentials have expired: get new ones"
+	hintStranger   = "is this the address of an S3 API?"
 	hintUnknownKey = "the store does not know this access key: do the credentials belong to this endpoint?"
 )
 
