@@ -102,7 +102,7 @@ func TestCompactionStaysLogarithmic(t *testing.T) {
 	if amplification > 6 {
 		t.Errorf("write amplification %.2f", amplification)
 	}
-	if keys := keysOf(t, store, segmentPrefix); len(keys) != len(live) {
+	if keys := keysOf(t, store, Prefix); len(keys) != len(live) {
 		t.Errorf("%d segments in the store, %d known", len(keys), len(live))
 	}
 	db := newDB(t)
@@ -239,7 +239,7 @@ func TestCompactionDropsDeadPacks(t *testing.T) {
 
 func TestCompactionLeavesDamageAlone(t *testing.T) {
 	store := tinySegments(t, 10)
-	keys := keysOf(t, store, segmentPrefix)
+	keys := keysOf(t, store, Prefix)
 	_, err := store.Put(t.Context(), keys[0], bytes.NewReader([]byte("bad")), objectstore.PutOptions{})
 	check(t, err)
 	done, err := compactOnce(t, store, nil)
@@ -247,7 +247,7 @@ func TestCompactionLeavesDamageAlone(t *testing.T) {
 	if e := new(Error); len(done.Damaged) != 1 || !errors.As(done.Damaged[0], &e) || e.Object != keys[0] {
 		t.Errorf("damaged: %v", done.Damaged)
 	}
-	left := keysOf(t, store, segmentPrefix)
+	left := keysOf(t, store, Prefix)
 	if len(left) != 2 || !slices.Contains(left, keys[0]) {
 		t.Errorf("left %v", left)
 	}

@@ -69,7 +69,7 @@ func ParseSegmentName(s string) (SegmentName, error) {
 func (n SegmentName) String() string { return hex.EncodeToString(n[:]) }
 
 // Key is the key of the segment in the object store.
-func (n SegmentName) Key() string { return segmentPrefix + n.String() }
+func (n SegmentName) Key() string { return Prefix + n.String() }
 
 // SegmentInfo describes a segment.
 type SegmentInfo struct {

@@ -236,22 +236,6 @@ func TestPackAndIteration(t *testing.T) {
 	}
 }
 
-func TestLookupsDoNotAllocate(t *testing.T) {
-	db := newDB(t)
-	check(t, db.AddPacks(t.Context(), testPack(1, span(0, 1000)...)))
-	r := db.NewReader(PackSet{testName(5): {}})
-	defer r.Close()
-	i := 0
-	if n := testing.AllocsPerRun(1000, func() {
-		i++
-		if _, ok, err := r.Lookup(testID(i % 1000)); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-	}); n >= 3 { // the hash in testID allocates twice
-		t.Errorf("%v allocations a look-up", n)
-	}
-}
-
 func TestPurgeKeepsWhatIsThere(t *testing.T) {
 	db, want := newDB(t), locations{}
 	const n = minGarbage / 2

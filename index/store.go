@@ -14,10 +14,10 @@ import (
 	"github.com/zeebo/blake3"
 )
 
-const (
-	segmentPrefix = "index/"
-	packPrefix    = "packs/"
-)
+// Prefix is what the keys of all segments start with.
+const Prefix = "index/"
+
+const packPrefix = "packs/"
 
 // WriteSegments puts segments that describe packs, as many as the bound on
 // their size needs, and returns those that were acknowledged, also when it
@@ -107,11 +107,11 @@ func openSegment(sealer *seal.Sealer, name SegmentName, sealed []byte) ([]packfi
 // missed together with the one that replaces it.
 func ListSegments(ctx context.Context, store objectstore.Store) ([]SegmentInfo, error) {
 	var segments []SegmentInfo
-	for info, err := range store.List(ctx, segmentPrefix, "") {
+	for info, err := range store.List(ctx, Prefix, "") {
 		if err != nil {
 			return nil, fmt.Errorf("list segments: %w", err)
 		}
-		name, err := ParseSegmentName(strings.TrimPrefix(info.Key, segmentPrefix))
+		name, err := ParseSegmentName(strings.TrimPrefix(info.Key, Prefix))
 		if err != nil {
 			continue // not ours: a temporary file of some tool
 		}
