@@ -47,13 +47,14 @@ const (
 	Damage    Unit = 13
 	Remote    Unit = 14
 	Probe     Unit = 15
+	Verified  Unit = 16
 )
 
 var unitNames = [...]string{
 	DataFrame: "data frame", TreeFrame: "tree frame", Footer: "pack footer", Segment: "index segment",
 	Snapshot: "snapshot", Pending: "pending snapshot", Config: "config", Label: "label", Condemned: "condemned list",
 	Final: "final list", Tombstone: "tombstone", Intent: "intent", Damage: "damage record",
-	Remote: "remote", Probe: "probe of the store",
+	Remote: "remote", Probe: "probe of the store", Verified: "record of what was verified",
 }
 
 func (u Unit) String() string {
