@@ -14,6 +14,13 @@ type Locator interface {
 	Copies(ctx context.Context, kind blob.Kind, id blob.ID, dst []Location) ([]Location, error)
 }
 
+// Refresher is a Locator that can learn what changed since it was made: a
+// collection moves blobs to other packs.
+type Refresher interface {
+	// Refresh reports whether it may know more than before.
+	Refresh(ctx context.Context) (bool, error)
+}
+
 // Location is where one copy of a blob lies.
 type Location struct {
 	Pack         packfile.Name

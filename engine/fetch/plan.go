@@ -73,8 +73,7 @@ func (b *bulk) locateSome(ctx context.Context, from, to int) ([]want, error) {
 			failed.add(Location{}, err)
 			err = b.deliver(i, nil, failed.err(ctx))
 		case len(copies) == 0:
-			failed.add(Location{}, ErrNotIndexed)
-			err = b.deliver(i, nil, failed.err(ctx))
+			err = b.deliverOther(ctx, want{i, Location{}}, ErrNotIndexed)
 		case copies[0].check() != nil:
 			err = b.deliverOther(ctx, want{i, copies[0]}, copies[0].check())
 		default:

@@ -225,7 +225,8 @@ func (s *Session) uploadPack(builder *packfile.Builder) error {
 	}
 	s.stats.stored.Add(uint64(len(object)))
 	s.recycle(object)
-	if err := s.opts.Index.AddPacks(s.ctx, pack); err != nil {
+	// The pack is there: that the session ends now must not make the next one store it again.
+	if err := s.opts.Index.AddPacks(context.WithoutCancel(s.ctx), pack); err != nil {
 		return err
 	}
 	s.pending.remove(pack)

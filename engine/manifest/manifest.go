@@ -24,6 +24,15 @@ type Manifest struct {
 	Tool        string     // name and version of the writer
 }
 
+// LabelMap returns the labels that the snapshot was published with, by their keys.
+func (m *Manifest) LabelMap() map[string]string {
+	labels := make(map[string]string, len(m.Labels))
+	for _, l := range m.Labels {
+		labels[l.Key] = l.Value
+	}
+	return labels
+}
+
 // Label is a key with a value that users give a snapshot.
 type Label struct{ Key, Value string }
 

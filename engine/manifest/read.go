@@ -125,6 +125,10 @@ func lookupName(ctx context.Context, get GetNode, node blob.ID, name string) (En
 	return entries[i], true, nil
 }
 
+// IsIndex tells an encoded tree node that lists other nodes of the same directory,
+// content or list from a leaf.
+func IsIndex(node []byte) bool { return len(node) > 1 && node[1] > 0 }
+
 // References returns the ids of the tree blobs that an encoded tree blob refers
 // to, and of the data blobs. A collector marks by it, a check follows it.
 func References(b []byte) (trees, data []blob.ID, err error) {
