@@ -41,6 +41,11 @@ var (
 	ErrLost = errors.New("attempt was overtaken by a collection; start over")
 	// ErrNotFound says that there is no such snapshot.
 	ErrNotFound = errors.New("no such snapshot")
+	// ErrCondemnedUnknown says that a condemned list is damaged. The next collection
+	// settles that nothing of it is deleted.
+	ErrCondemnedUnknown = errors.New("which packs are about to be deleted is not known")
+	// ErrUnneeded says of a damaged object that another one stands in for it.
+	ErrUnneeded = errors.New("nothing is lost with it")
 	// ErrForeign says that an object has no name of ours. It does no harm.
 	ErrForeign = errors.New("not an object of a repository")
 	// ErrDamaged says that a stored object is not what was written.

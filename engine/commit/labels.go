@@ -6,11 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/snapctl/snapctl/engine/manifest"
 	"github.com/snapctl/snapctl/packfile/blob"
@@ -94,6 +96,35 @@ func labelKey(id blob.ID, sequence uint64) string {
 	return fmt.Sprintf("%s%v/%010d", labelPrefix, id, sequence)
 }
 
+// parseLabelKey is the inverse of labelKey. Errors wrap ErrForeign.
+func parseLabelKey(key string) (id blob.ID, sequence uint64, err error) {
+	name, digits, _ := strings.Cut(strings.TrimPrefix(key, labelPrefix), "/")
+	id, err = blob.ParseID(name)
+	if err == nil {
+		sequence, err = strconv.ParseUint(digits, 10, 64)
+	}
+	if err != nil || labelKey(id, sequence) != key {
+		return blob.ID{}, 0, fmt.Errorf("%s: %w", key, ErrForeign)
+	}
+	return id, sequence, nil
+}
+
+// LoadLabelChange reads a change of labels. ErrNotFound if it is gone.
+func LoadLabelChange(ctx context.Context, repo Repo, key string) (LabelChange, error) {
+	content, err := readObject(ctx, repo, key, seal.Label)
+	if isGone(err) {
+		err = failed(key, ErrNotFound)
+	}
+	if err != nil {
+		return LabelChange{}, err
+	}
+	change, err := DecodeLabelChange(content)
+	if err != nil {
+		return LabelChange{}, failed(key, err)
+	}
+	return change, nil
+}
+
 // Labels returns the labels in force: the manifest's and all later changes.
 func Labels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest) (map[string]string, error) {
 	labels, _, err := readLabels(ctx, repo, id, m)
@@ -101,28 +132,24 @@ func Labels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest) (m
 }
 
 func readLabels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest) (labels map[string]string, last uint64, err error) {
-	labels = map[string]string{}
-	for _, l := range m.Labels {
-		labels[l.Key] = l.Value
-	}
+	labels = m.LabelMap()
 	for info, err := range repo.Store.List(ctx, labelPrefix+id.String()+"/", "") {
 		if err != nil {
 			return nil, 0, err
 		}
-		digits := info.Key[strings.LastIndexByte(info.Key, '/')+1:]
-		last, err = strconv.ParseUint(digits, 10, 64)
-		if err != nil || labelKey(id, last) != info.Key {
-			return nil, 0, fmt.Errorf("%s: %w: not the key of a label", info.Key, ErrDamaged)
+		_, sequence, err := parseLabelKey(info.Key)
+		if err != nil {
+			continue // no label of ours: Verify names it
 		}
-		content, err := readObject(ctx, repo, info.Key, seal.Label)
+		change, err := LoadLabelChange(ctx, repo, info.Key)
+		if errors.Is(err, ErrNotFound) {
+			continue // a collection has removed it: the snapshot is gone
+		}
 		if err != nil {
 			return nil, 0, err
 		}
-		change, err := DecodeLabelChange(content)
-		if err != nil {
-			return nil, 0, failed(info.Key, err)
-		}
 		change.apply(labels)
+		last = sequence
 	}
 	return labels, last, nil
 }
@@ -162,5 +189,31 @@ func AddLabels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest,
 			return nil, err
 		}
 		return Labels(ctx, repo, id, m)
+	}
+}
+
+// LabelObject is one change of labels as a listing shows it.
+type LabelObject struct {
+	Key     string
+	ID      blob.ID   // of the snapshot
+	ModTime time.Time // when it was put, by the store's clock
+}
+
+// ListLabels yields all changes of labels, in the order of their snapshots.
+func ListLabels(ctx context.Context, repo Repo) iter.Seq2[LabelObject, error] {
+	return func(yield func(LabelObject, error) bool) {
+		for info, err := range repo.Store.List(ctx, labelPrefix, "") {
+			if err != nil {
+				yield(LabelObject{}, err)
+				return
+			}
+			id, _, err := parseLabelKey(info.Key)
+			if err != nil {
+				continue // no label of ours: Verify names it
+			}
+			if !yield(LabelObject{info.Key, id, info.ModTime}, nil) {
+				return
+			}
+		}
 	}
 }

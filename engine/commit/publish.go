@@ -31,7 +31,7 @@ func Publish(ctx context.Context, repo Repo, session Session, record Record, vie
 	if err := putPending(ctx, repo, session, record); err != nil { // W4
 		return Published{}, err
 	}
-	record, view, err := settle(ctx, repo, record, view, rescuer) // W5
+	record, view, err := settle(ctx, repo, session, record, view, rescuer) // W5
 	if err != nil {
 		return Published{}, errors.Join(err, withdraw(ctx, repo, session))
 	}
@@ -57,14 +57,23 @@ type Published struct {
 }
 
 func putPending(ctx context.Context, repo Repo, session Session, record Record) error {
-	content := record.Encode()
-	sealed := repo.Sealer.Seal(nil, seal.Pending, content, content)
-	key := pendingKey(session)
+	sealed, key := sealPending(repo, record), pendingKey(session)
 	_, err := repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
 	if errors.Is(err, objectstore.ErrExist) { // by a put of ours, whose answer was lost
 		return readBack(ctx, repo, key, sealed, err)
 	}
 	return err
+}
+
+// replacePending puts the pending object of this attempt again.
+func replacePending(ctx context.Context, repo Repo, session Session, record Record) error {
+	_, err := repo.Store.Put(ctx, pendingKey(session), bytes.NewReader(sealPending(repo, record)), objectstore.PutOptions{})
+	return err
+}
+
+func sealPending(repo Repo, record Record) []byte {
+	content := record.Encode()
+	return repo.Sealer.Seal(nil, seal.Pending, content, content)
 }
 
 // withdraw deletes the pending object of an attempt that failed before W6: no
@@ -79,7 +88,10 @@ func withdraw(ctx context.Context, repo Repo, session Session) error {
 //
 // Packs that were marked as damaged since the view are treated as dead ones: a
 // rescue stores again what only they hold, or the attempt starts over.
-func settle(ctx context.Context, repo Repo, record Record, view View, rescuer Rescuer) (Record, View, error) {
+//
+// The pending object then names the packs that the rescue needs, before the next
+// listing: a collector that misses their segment notices that it does.
+func settle(ctx context.Context, repo Repo, session Session, record Record, view View, rescuer Rescuer) (Record, View, error) {
 	for {
 		next, err := extend(ctx, repo, view)
 		if errors.Is(err, errOtherStore) { // and the index is perhaps not of it either
@@ -98,6 +110,9 @@ func settle(ctx context.Context, repo Repo, record Record, view View, rescuer Re
 				return record, view, err
 			}
 			record.Packs = packs
+			if err := replacePending(ctx, repo, session, record); err != nil {
+				return record, view, err
+			}
 		}
 	}
 }
@@ -107,7 +122,7 @@ func putSnapshot(ctx context.Context, repo Repo, session Session, record Record)
 	key := snapshotKey(record.ID(repo.Namer), session)
 	content := record.Encode()
 	sealed := repo.Sealer.Seal(nil, seal.Snapshot, content, content)
-	if len(sealed) <= tombstoneSize {
+	if len(sealed) <= expiredSize {
 		return 0, fmt.Errorf("%s: a snapshot of %d bytes looks like a tombstone", key, len(sealed))
 	}
 	_, err := repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})

@@ -156,12 +156,12 @@ func TestFailedRescueWithdraws(t *testing.T) {
 }
 
 func TestTombstoneBeatsTheWriter(t *testing.T) {
-	for _, kind := range []byte{forgotten, expired} {
+	for _, kind := range [][]byte{forgotten, expired} {
 		repo := newRepo(mem.New())
 		record, session := newRecord(1), NewSession()
-		tombstone := repo.Sealer.Seal(nil, seal.Tombstone, []byte{kind}, []byte{kind})
-		if len(tombstone) != tombstoneSize {
-			t.Fatalf("tombstone of %d bytes, want %d", len(tombstone), tombstoneSize)
+		tombstone := repo.Sealer.Seal(nil, seal.Tombstone, kind, kind)
+		if len(tombstone) != seal.Overhead+len(kind) {
+			t.Fatalf("tombstone of %d bytes, want %d", len(tombstone), seal.Overhead+len(kind))
 		}
 		put(t, repo, snapshotKey(record.ID(repo.Namer), session), tombstone)
 		if _, err := Publish(t.Context(), repo, session, record, View{}, noRescue{t}); !errors.Is(err, ErrLost) {
@@ -232,7 +232,7 @@ func TestLoadOfATombstone(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := Ref{ID: published.ID, Session: published.Session}
-	put(t, repo, ref.Key(), repo.Sealer.Seal(nil, seal.Tombstone, []byte{forgotten}, []byte{forgotten}))
+	put(t, repo, ref.Key(), repo.Sealer.Seal(nil, seal.Tombstone, forgotten, forgotten))
 	if _, err := Load(t.Context(), repo, ref); !errors.Is(err, ErrNotFound) {
 		t.Errorf("load: %v", err)
 	}
@@ -277,7 +277,7 @@ func TestLoadRefusesWhatIsNotTheSnapshot(t *testing.T) {
 	}
 	other := published.ID
 	other[0] ^= 1
-	put(t, repo, snapshotKey(other, "moved"), object)
+	put(t, repo, snapshotKey(other, NewSession()), object)
 	if _, _, err := Find(t.Context(), repo, other); !errors.Is(err, ErrDamaged) {
 		t.Errorf("moved to another id: %v", err)
 	}

@@ -49,12 +49,38 @@ func DecodeRecord(b []byte) (Record, error) {
 }
 
 // A tombstone stands at the key of a snapshot that was forgotten, or of an
-// attempt that expired. Its content is one byte, so that the sealed object has
-// tombstoneSize bytes and a listing tells it from any manifest, which has the
-// incompressible root id alone above that. Part of the format; do not change.
-const (
-	tombstoneSize = seal.Overhead + 1
-
-	forgotten = 1
-	expired   = 2
+// attempt that expired. Its content tells which, and so does its length, so that a
+// listing shows it; any record is longer, since it holds a root id, which does not
+// compress. Part of the format; do not change.
+//
+//	1     forgotten
+//	2, 2  expired
+var (
+	forgotten = []byte{1}
+	expired   = []byte{2, 2}
 )
+
+const (
+	forgottenSize = seal.Overhead + 1
+	expiredSize   = seal.Overhead + 2
+)
+
+// State says what stands at the key of a snapshot.
+type State uint8
+
+// The states of a snapshot's key, as its length shows them.
+const (
+	StatePublished State = iota + 1
+	StateForgotten
+	StateExpired
+)
+
+func stateOf(size int64) State {
+	switch size {
+	case forgottenSize:
+		return StateForgotten
+	case expiredSize:
+		return StateExpired
+	}
+	return StatePublished
+}

@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/snapctl/snapctl/packfile/blob"
 	"github.com/snapctl/snapctl/packfile/seal"
 	"github.com/snapctl/snapctl/providers/objectstore"
 )
 
-// Ref is a published snapshot as a listing shows it.
+// Ref is what a listing shows of a snapshot.
 type Ref struct {
 	ID      blob.ID
 	Session Session
-	Size    int64 // of the object, bytes
+	State   State
+	Size    int64     // of the object, bytes
+	ModTime time.Time // when the object was put, by the store's clock
 }
 
 // Key is the key of the snapshot's object.
@@ -27,19 +30,35 @@ func (r Ref) Key() string { return snapshotKey(r.ID, r.Session) }
 // for synchronising left: Verify names them.
 func List(ctx context.Context, repo Repo, prefix string) iter.Seq2[Ref, error] {
 	return func(yield func(Ref, error) bool) {
-		for info, err := range repo.Store.List(ctx, snapshotPrefix+prefix, "") {
+		for ref, err := range ListAll(ctx, repo, prefix) {
+			if err == nil && ref.State != StatePublished {
+				continue
+			}
+			if !yield(ref, err) {
+				return
+			}
+		}
+	}
+}
+
+// ListAll is List with the tombstones.
+func ListAll(ctx context.Context, repo Repo, prefix string) iter.Seq2[Ref, error] {
+	return listRefs(ctx, repo, snapshotPrefix, prefix)
+}
+
+// listRefs lists what lies at <folder><id>/<session>.
+func listRefs(ctx context.Context, repo Repo, folder, prefix string) iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		for info, err := range repo.Store.List(ctx, folder+prefix, "") {
 			if err != nil {
 				yield(Ref{}, err)
 				return
 			}
-			if info.Size == tombstoneSize {
-				continue
-			}
-			ref, err := parseSnapshotKey(info.Key)
+			ref, err := parseRef(folder, info.Key)
 			if err != nil {
 				continue
 			}
-			ref.Size = info.Size
+			ref.State, ref.Size, ref.ModTime = stateOf(info.Size), info.Size, info.ModTime
 			if !yield(ref, nil) {
 				return
 			}
@@ -47,10 +66,10 @@ func List(ctx context.Context, repo Repo, prefix string) iter.Seq2[Ref, error] {
 	}
 }
 
-func parseSnapshotKey(key string) (Ref, error) {
-	id, session, ok := strings.Cut(strings.TrimPrefix(key, snapshotPrefix), "/")
+func parseRef(folder, key string) (Ref, error) {
+	id, session, ok := strings.Cut(strings.TrimPrefix(key, folder), "/")
 	parsed, err := blob.ParseID(id)
-	if !ok || err != nil || session == "" {
+	if !ok || err != nil || !Session(session).valid() {
 		return Ref{}, fmt.Errorf("%s: %w", key, ErrForeign)
 	}
 	return Ref{ID: parsed, Session: Session(session)}, nil
@@ -58,23 +77,28 @@ func parseSnapshotKey(key string) (Ref, error) {
 
 // Load reads one published snapshot. ErrNotFound if it was forgotten meanwhile.
 func Load(ctx context.Context, repo Repo, ref Ref) (Record, error) {
-	sealed, err := objectstore.ReadAll(ctx, repo.Store, ref.Key(), maxObject)
-	if isGone(err) || err == nil && len(sealed) == tombstoneSize {
-		return Record{}, fmt.Errorf("%s: %w", ref.Key(), ErrNotFound)
+	return loadRecord(ctx, repo, ref.Key(), ref.ID)
+}
+
+// loadRecord reads the record of a snapshot at a key.
+func loadRecord(ctx context.Context, repo Repo, key string, id blob.ID) (Record, error) {
+	sealed, err := objectstore.ReadAll(ctx, repo.Store, key, maxObject)
+	if isGone(err) || err == nil && stateOf(int64(len(sealed))) != StatePublished {
+		return Record{}, fmt.Errorf("%s: %w", key, ErrNotFound)
 	}
 	if err != nil {
 		return Record{}, err
 	}
 	content, err := repo.Sealer.Open(nil, seal.Snapshot, sealed, seal.MaxContent)
 	if err != nil {
-		return Record{}, failed(ref.Key(), err)
+		return Record{}, failed(key, err)
 	}
 	record, err := DecodeRecord(content)
 	if err != nil {
-		return Record{}, failed(ref.Key(), err)
+		return Record{}, failed(key, err)
 	}
-	if record.ID(repo.Namer) != ref.ID {
-		return Record{}, fmt.Errorf("%s: %w: content has another id", ref.Key(), ErrDamaged)
+	if record.ID(repo.Namer) != id {
+		return Record{}, fmt.Errorf("%s: %w: content has another id", key, ErrDamaged)
 	}
 	return record, nil
 }
@@ -85,7 +109,7 @@ func Exists(ctx context.Context, repo Repo, ref Ref) (bool, error) {
 	if isGone(err) {
 		return false, nil
 	}
-	return err == nil && info.Size > tombstoneSize, err
+	return err == nil && stateOf(info.Size) == StatePublished, err
 }
 
 // Find loads the snapshot with the id. ErrNotFound if there is none. If it was

@@ -148,10 +148,12 @@ func (m *meddler) Put(ctx context.Context, key string, body objectstore.Body, op
 	return info, err
 }
 
-// afterPending returns a repository in which f happens right after step W4.
+// afterPending returns a repository in which f happens once, right after step W4.
 func afterPending(f func()) Repo {
+	done := false
 	return newRepo(&meddler{mem.New(), func(key string) {
-		if strings.HasPrefix(key, pendingPrefix) {
+		if !done && strings.HasPrefix(key, pendingPrefix) {
+			done = true
 			f()
 		}
 	}})

@@ -2,10 +2,10 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
-
-	"github.com/snapctl/snapctl/packfile/seal"
+	"strings"
 )
 
 // Verify opens every object of the protocol but the snapshots themselves, their
@@ -13,7 +13,7 @@ import (
 // is yielded under the prefix, last.
 func Verify(ctx context.Context, repo Repo) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if verifyPending(ctx, repo, yield) && verifyLabels(ctx, repo, yield) && verifyTombstones(ctx, repo, yield) {
+		if verifyPending(ctx, repo, yield) && verifyLabels(ctx, repo, yield) && verifyTombstones(ctx, repo, yield) && verifyForgotten(ctx, repo, yield) {
 			verifyGenerations(ctx, repo, yield)
 		}
 	}
@@ -24,11 +24,13 @@ func verifyPending(ctx context.Context, repo Repo, yield func(string, error) boo
 		if err != nil {
 			return yield(pendingPrefix, err)
 		}
-		content, err := readObject(ctx, repo, info.Key, seal.Pending)
-		if err == nil {
-			_, err = DecodeRecord(content)
+		session := Session(strings.TrimPrefix(info.Key, pendingPrefix))
+		if session.valid() {
+			_, err = LoadPending(ctx, repo, Pending{Session: session})
+		} else {
+			err = fmt.Errorf("%s: %w", info.Key, ErrForeign)
 		}
-		if err != nil && !isGone(err) && !yield(info.Key, err) {
+		if err != nil && !errors.Is(err, ErrNotFound) && !yield(info.Key, err) {
 			return false
 		}
 	}
@@ -40,11 +42,10 @@ func verifyLabels(ctx context.Context, repo Repo, yield func(string, error) bool
 		if err != nil {
 			return yield(labelPrefix, err)
 		}
-		content, err := readObject(ctx, repo, info.Key, seal.Label)
-		if err == nil {
-			_, err = DecodeLabelChange(content)
+		if _, _, err = parseLabelKey(info.Key); err == nil {
+			_, err = LoadLabelChange(ctx, repo, info.Key)
 		}
-		if err != nil && !isGone(err) && !yield(info.Key, err) {
+		if err != nil && !errors.Is(err, ErrNotFound) && !yield(info.Key, err) {
 			return false
 		}
 	}
@@ -58,13 +59,33 @@ func verifyTombstones(ctx context.Context, repo Repo, yield func(string, error) 
 		if err != nil {
 			return yield(snapshotPrefix, err)
 		}
-		if _, err := parseSnapshotKey(info.Key); err != nil && !yield(info.Key, err) {
-			return false
-		}
-		if info.Size != tombstoneSize {
+		if _, err := parseRef(snapshotPrefix, info.Key); err != nil {
+			if !yield(info.Key, err) {
+				return false
+			}
 			continue
 		}
-		if _, err := readObject(ctx, repo, info.Key, seal.Tombstone); err != nil && !isGone(err) && !yield(info.Key, err) {
+		if stateOf(info.Size) == StatePublished {
+			continue
+		}
+		if _, err := readTombstone(ctx, repo, info.Key); err != nil && !isGone(err) && !yield(info.Key, err) {
+			return false
+		}
+	}
+	return true
+}
+
+// verifyForgotten opens what an undo would publish again.
+func verifyForgotten(ctx context.Context, repo Repo, yield func(string, error) bool) bool {
+	for info, err := range repo.Store.List(ctx, forgottenPrefix, "") {
+		if err != nil {
+			return yield(forgottenPrefix, err)
+		}
+		ref, err := parseRef(forgottenPrefix, info.Key)
+		if err == nil {
+			_, err = LoadForgotten(ctx, repo, ref)
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) && !yield(info.Key, err) {
 			return false
 		}
 	}
@@ -87,20 +108,19 @@ func verifyGeneration(ctx context.Context, repo Repo, key string) error {
 	if _, ok := parseDamagedKey(key); ok {
 		return nil
 	}
-	_, kind, err := parseGenerationKey(key)
+	n, kind, err := parseGenerationKey(key)
 	if err != nil {
 		return err
 	}
-	unit := seal.Condemned
-	if kind == "final" {
-		unit = seal.Final
+	read, other := readFinal, readCondemned
+	if kind == "condemned" {
+		read, other = readCondemned, readFinal
 	}
-	content, err := readObject(ctx, repo, key, unit)
-	if err != nil {
+	if _, err = read(ctx, repo, n); isGone(err) || !errors.Is(err, ErrDamaged) {
 		return err
 	}
-	if _, err := DecodeNames(content); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
+	if _, otherErr := other(ctx, repo, n); otherErr == nil {
+		return fmt.Errorf("%w: %w", err, ErrUnneeded)
 	}
-	return nil
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/zeebo/blake3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/snapctl/snapctl/index"
 	"github.com/snapctl/snapctl/packfile"
@@ -59,8 +60,14 @@ func (v View) Covers(next View) bool {
 	return true
 }
 
+// Equal reports whether both views know the same. The generations and their lists, which
+// marks tell apart, decide which packs are dead.
+func (v View) Equal(other View) bool {
+	return v.Highest == other.Highest && v.Mark == other.Mark && len(v.Dead) == len(other.Dead) && maps.Equal(v.Damaged, other.Damaged)
+}
+
 // errOtherStore says that a view was not read from this store.
-var errOtherStore = errors.New("the store is not the one that the view was read from")
+var errOtherStore = errors.New("the repository was put back to another state, or is a copy")
 
 // ReadView lists the generations after old (step W1, and the listing of W5) and
 // the marks of damage, in one listing, and returns a view that includes them.
@@ -90,7 +97,7 @@ func extend(ctx context.Context, repo Repo, old View) (View, error) {
 		if len(fresh) == 0 || fresh[0].number != old.Highest {
 			return old, errOtherStore
 		}
-		if mark, err := fresh[0].mark(ctx, repo); err != nil || mark != old.Mark {
+		if mark, err := fresh[0].mark(ctx, repo); err != nil || !sameGeneration(old.Mark, mark) {
 			return old, cmp.Or(err, errOtherStore)
 		}
 		fresh = fresh[1:]
@@ -102,15 +109,14 @@ func extend(ctx context.Context, repo Repo, old View) (View, error) {
 	old.Damaged = listed.damaged
 	view.Dead = index.PackSet{}
 	maps.Copy(view.Dead, old.Dead)
-	for _, g := range fresh {
-		names, err := readDead(ctx, repo, g)
-		if err != nil {
-			return old, err
+	for i, list := range readDeadLists(ctx, repo, fresh) {
+		if list.err != nil {
+			return old, list.err
 		}
-		for _, name := range names {
+		for _, name := range list.names {
 			view.Dead[name] = struct{}{}
 		}
-		view.Highest = g.number
+		view.Highest = fresh[i].number
 	}
 	view.Mark, err = fresh[len(fresh)-1].mark(ctx, repo)
 	if err != nil {
@@ -119,19 +125,36 @@ func extend(ctx context.Context, repo Repo, old View) (View, error) {
 	return view, nil
 }
 
-// mark tells the generation from another one of the same number. Its condemned
-// list is put once and never changes, so its ETag will do; where listings show
-// none, a hash of the object. No request but in that case.
+// mark tells the generation from another one of the same number, by its condemned list
+// and its final list, if there is one. Each is put once and never changes.
 func (g generation) mark(ctx context.Context, repo Repo) (string, error) {
-	if g.etag != "" {
-		return fmt.Sprintf("%d %s", g.size, g.etag), nil
+	mark, err := markOf(ctx, repo, g.number, "condemned", g.condemned)
+	if err != nil || !g.final {
+		return mark, err
 	}
-	object, err := objectstore.ReadAll(ctx, repo.Store, generationKey(g.number, "condemned"), maxObject)
+	final, err := markOf(ctx, repo, g.number, "final", g.finalList)
+	return mark + final, err
+}
+
+// markOf tells a list from others by its ETag; where listings show none, by a hash of
+// the object. No request but in that case.
+func markOf(ctx context.Context, repo Repo, n uint64, kind string, info objectstore.Info) (string, error) {
+	if info.ETag != "" {
+		return fmt.Sprintf("%d %s;", info.Size, info.ETag), nil
+	}
+	object, err := objectstore.ReadAll(ctx, repo.Store, generationKey(n, kind), maxObject)
 	if isGone(err) {
-		return "none", nil
+		return "none;", nil
 	}
 	sum := blake3.Sum256(object)
-	return hex.EncodeToString(sum[:]), err
+	return hex.EncodeToString(sum[:]) + ";", err
+}
+
+// sameGeneration reports whether a generation that now has a mark is the one that had
+// another when it was read. It may have been settled since; that the final list is gone,
+// or another one, tells of a store that was put back.
+func sameGeneration(read, now string) bool {
+	return strings.HasSuffix(read, ";") && strings.HasPrefix(now, read)
 }
 
 // The encoding of a View, which is kept in local state only:
@@ -168,10 +191,10 @@ const (
 
 // generation is a generation as a listing shows it.
 type generation struct {
-	number uint64
-	final  bool
-	etag   string // of the condemned list
-	size   int64  // of the condemned list, bytes
+	number    uint64
+	final     bool
+	condemned objectstore.Info // of the condemned list
+	finalList objectstore.Info // of the final list, if there is one
 }
 
 // collectorListing is what a listing of gc/ shows.
@@ -218,9 +241,9 @@ func (l *collectorListing) add(info objectstore.Info) {
 	}
 	g := &l.generations[last]
 	if kind == "final" {
-		g.final = true
+		g.final, g.finalList = true, info
 	} else {
-		g.etag, g.size = info.ETag, info.Size
+		g.condemned = info
 	}
 }
 
@@ -238,14 +261,65 @@ func parseGenerationKey(key string) (n uint64, kind string, err error) {
 	return n, kind, nil
 }
 
-// readDead reads dead(n). A final list that appears between the listing and the
-// read is a subset of the condemned list that is read instead: safe.
-func readDead(ctx context.Context, repo Repo, g generation) ([]packfile.Name, error) {
-	kind, unit := "condemned", seal.Condemned
-	if g.final {
-		kind, unit = "final", seal.Final
+// deadList is what a generation declares dead.
+type deadList struct {
+	names []packfile.Name
+	kept  bool // the final list is damaged: see Kept
+	err   error
+}
+
+// maxListReads run at a time. A machine that knows nothing reads hundreds of lists
+// after a year of collections, one a day.
+const maxListReads = 16
+
+// readDeadLists reads dead(n) of generations, in their order.
+func readDeadLists(ctx context.Context, repo Repo, generations []generation) []deadList {
+	lists := make([]deadList, len(generations))
+	var group errgroup.Group
+	group.SetLimit(maxListReads)
+	for i, g := range generations {
+		group.Go(func() error {
+			lists[i] = readDead(ctx, repo, g)
+			return nil
+		})
 	}
-	key := generationKey(g.number, kind)
+	_ = group.Wait() // each list has its own error
+	return lists
+}
+
+// readDead reads dead(n). A final list that appears between the listing and the
+// read is a subset of the condemned list that is read instead: safe. So it is
+// instead of a final list that is damaged: who avoids more packs than he has to stores
+// some blobs again.
+func readDead(ctx context.Context, repo Repo, g generation) deadList {
+	if !g.final {
+		names, err := readCondemned(ctx, repo, g.number)
+		if errors.Is(err, ErrDamaged) {
+			err = fmt.Errorf("%w: %w", err, ErrCondemnedUnknown)
+		}
+		return deadList{names: names, err: err}
+	}
+	names, damaged := readFinal(ctx, repo, g.number)
+	if !errors.Is(damaged, ErrDamaged) {
+		return deadList{names: names, err: damaged}
+	}
+	names, err := readCondemned(ctx, repo, g.number)
+	if isGone(err) || errors.Is(err, ErrDamaged) {
+		err = damaged
+	}
+	return deadList{names, true, err}
+}
+
+func readCondemned(ctx context.Context, repo Repo, n uint64) ([]packfile.Name, error) {
+	return readList(ctx, repo, n, "condemned", seal.Condemned)
+}
+
+func readFinal(ctx context.Context, repo Repo, n uint64) ([]packfile.Name, error) {
+	return readList(ctx, repo, n, "final", seal.Final)
+}
+
+func readList(ctx context.Context, repo Repo, n uint64, kind string, unit seal.Unit) ([]packfile.Name, error) {
+	key := generationKey(n, kind)
 	content, err := readObject(ctx, repo, key, unit)
 	if err != nil {
 		return nil, err
