@@ -18,12 +18,18 @@ func (c *checker) findAffected(ctx context.Context) error {
 	if err := c.dropForgotten(ctx); err != nil {
 		return err
 	}
-	a := affected{checker: c, clean: map[blob.ID]bool{}}
-	for _, s := range c.snapshots {
+	a := affected{checker: c}
+	for i := range c.snapshots {
+		s := &c.snapshots[i]
+		if !s.wanted {
+			continue
+		}
 		a.snapshot = s.id
-		if _, err := a.root(ctx, s); err != nil {
+		clean, err := a.root(ctx, s)
+		if err != nil {
 			return err
 		}
+		s.affected = !clean
 	}
 	return nil
 }
@@ -32,22 +38,42 @@ func (c *checker) findAffected(ctx context.Context) error {
 type affected struct {
 	*checker
 	snapshot ID
-	clean    map[blob.ID]bool // nodes of directories below which nothing is lost
 }
 
-func (a *affected) root(ctx context.Context, s checkedSnapshot) (clean bool, err error) {
-	if p := a.losses[s.record.Manifest.Links]; p != nil {
-		a.blame(p, "")
+func (a *affected) root(ctx context.Context, s *checkedSnapshot) (clean bool, err error) {
+	clean, err = a.links(ctx, s.links)
+	if err != nil {
+		return false, err
 	}
-	if p := a.losses[s.record.Manifest.Root]; p != nil {
+	if p := a.losses[s.root]; p != nil {
 		a.blame(p, "")
 		return false, nil
 	}
-	root, err := readRoot(ctx, a.fetch.Node, s.record.Manifest.Root)
+	root, err := readRoot(ctx, a.fetch.Node, s.root)
 	if err != nil {
 		return false, a.foundIf("snapshot "+s.id.String(), err)
 	}
-	return a.dir(ctx, "", &root)
+	below, err := a.entry(ctx, "", &root)
+	return clean && below, err
+}
+
+// links looks into the list of hard links, without which linked files become files
+// of their own.
+func (a *affected) links(ctx context.Context, list blob.ID) (clean bool, err error) {
+	if p := a.losses[list]; p != nil {
+		a.blame(p, "")
+		return false, nil
+	}
+	for _, err := range manifest.ReadLinks(ctx, a.fetch.Node, list) {
+		if err != nil { // a node of a split list
+			if _, ok := lost(err); !ok {
+				return false, err
+			}
+			a.blameAll("", err)
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func (a *affected) dir(ctx context.Context, at string, dir *manifest.Entry) (clean bool, err error) {
@@ -80,19 +106,26 @@ func (a *affected) dir(ctx context.Context, at string, dir *manifest.Entry) (cle
 }
 
 func (a *affected) entry(ctx context.Context, at string, e *manifest.Entry) (clean bool, err error) {
+	whole := a.xattrs(at, e)
+	switch {
+	case e.Kind == manifest.Dir:
+		clean, err = a.dir(ctx, at, e)
+		return clean && whole, err
+	case e.Kind == manifest.File && whole:
+		return a.file(ctx, at, e)
+	}
+	return whole, nil
+}
+
+// xattrs reports whether all attributes of an entry are there.
+func (a *affected) xattrs(at string, e *manifest.Entry) bool {
 	for _, x := range e.Xattrs {
 		if p := a.losses[x.Blob]; p != nil {
 			a.blame(p, at)
-			return false, nil
+			return false
 		}
 	}
-	switch e.Kind {
-	case manifest.Dir:
-		return a.dir(ctx, at, e)
-	case manifest.File:
-		return a.file(ctx, at, e)
-	}
-	return true, nil
+	return true
 }
 
 func (a *affected) file(ctx context.Context, at string, e *manifest.Entry) (clean bool, err error) {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/engine/fetch"
 	"github.com/snapctl/snapctl/engine/ingest"
+	"github.com/snapctl/snapctl/engine/verified"
 	"github.com/snapctl/snapctl/packfile"
 	"github.com/snapctl/snapctl/providers/objectstore"
 )
@@ -16,21 +18,33 @@ import (
 // that every object is there and has its size, and that every tree of every
 // snapshot can be read and names only blobs that are there.
 type CheckOptions struct {
-	// ReadData is the share of the packs to read and verify to the last byte,
-	// 0 to 1. Which packs a share below 1 holds is drawn anew each time.
+	// ReadData is the share of the bytes in packs to read and verify, 0 to 1. Packs
+	// that were never verified come first, then those for which it is longest ago, so
+	// that a check of a twentieth every day comes round in twenty days.
 	ReadData float64
+	// ReadBytes is the same as a number of bytes; the larger of the two counts.
+	ReadBytes int64
 	// Snapshots limits the check of trees to these; empty: all.
 	Snapshots []ID
 }
 
-// CheckReport is what a check saw.
+// CheckReport is what a check saw. Fields are only ever added.
 type CheckReport struct {
 	Snapshots, Packs, Segments uint64 // objects looked at
 	Trees, Blobs               uint64 // tree blobs read; data blobs looked up
 	ReadPacks, ReadBytes       uint64 // packs read whole, and their size
 	Problems                   []Problem
-	Duration                   time.Duration
+	// Duplicates are the packs with blobs of which a pack of a smaller name holds a
+	// copy as well; most bytes first. Not looked for in a check of some snapshots.
+	Duplicates []Duplicate
+	// Verified says how much of all packs was read whole how recently, by this and
+	// by earlier checks.
+	Verified Coverage
+	Duration time.Duration
 }
+
+// Coverage says how much of a repository was verified how recently.
+type Coverage = verified.Coverage
 
 // Damaged reports whether a problem is more than waste.
 func (c *CheckReport) Damaged() bool {
@@ -49,8 +63,7 @@ type Problem struct {
 	Err      error
 	Harmless bool // it costs space or time, and loses nothing
 	// Affected are the paths that cannot be restored because of it, "" for a
-	// whole snapshot; at most
-	// maxAffected, more are in MoreAffected.
+	// whole snapshot; at most maxAffected, more are in MoreAffected.
 	Affected     []AffectedPath
 	MoreAffected uint64
 }
@@ -63,7 +76,8 @@ const (
 	Missing   What = "missing"
 	Damaged   What = "damaged"
 	Foreign   What = "foreign"   // an object with a name that no repository has
-	Unindexed What = "unindexed" // a pack that no segment names: left by an interrupted session
+	Unindexed What = "unindexed" // a pack that no segment names, and that may be needed
+	Orphaned  What = "orphaned"  // an object that nothing needs any more: a collection removes it
 )
 
 // AffectedPath is a path of a snapshot.
@@ -74,12 +88,25 @@ type AffectedPath struct {
 
 const maxAffected = 1000
 
+// Duplicate is a pack with blobs that are stored elsewhere too.
+type Duplicate struct {
+	Object string
+	Blobs  uint64
+	Bytes  uint64 // of their plaintext
+}
+
 // Check verifies the repository. ErrDamaged with a report if it found anything
 // that is not harmless. Packs that are gone or damaged are marked in the
 // repository: the next snapshot of a workspace stores again what they held of it,
 // and heals older snapshots with the same content. A mark is taken away by a check
-// that finds the pack whole. Memory grows with the number of packs (about 200 bytes
-// each) and of distinct tree blobs (about 50 bytes each).
+// that finds the pack whole.
+//
+// Which packs were found whole is recorded in the repository, also by a check that
+// is interrupted. Two checks at a time may lose some of each other's record, which
+// costs reading again.
+//
+// Memory grows with the number of packs (about 250 bytes each), of snapshots (200
+// bytes) and of distinct tree blobs (50 bytes).
 func (r *Repository) Check(ctx context.Context, opts CheckOptions) (*CheckReport, error) {
 	start := time.Now()
 	report, err := r.check(ctx, opts)
@@ -93,18 +120,46 @@ func (r *Repository) Check(ctx context.Context, opts CheckOptions) (*CheckReport
 	return report, failed("check", "", err)
 }
 
+// maxChecks bounds how often a check starts over because of collections.
+const maxChecks = 3
+
+// check starts over when it found damage while a collection went on: what it missed
+// may have been moved, or belong to a snapshot that is gone. Packs that were read and
+// found damaged are marked by then, and read again.
 func (r *Repository) check(ctx context.Context, opts CheckOptions) (report *CheckReport, err error) {
-	// The index is read from the repository, not from local state: that may be
-	// right where the repository is wrong.
+	for range maxChecks {
+		before, _ := commit.CountLists(ctx, r.protocol()) // a store that does not list fails the check itself
+		if report, err = r.checkOnce(ctx, opts); err != nil || !report.Damaged() {
+			return report, err
+		}
+		if after, _ := commit.CountLists(ctx, r.protocol()); after == before {
+			return report, nil
+		}
+	}
+	return report, nil
+}
+
+func (r *Repository) checkOnce(ctx context.Context, opts CheckOptions) (report *CheckReport, err error) {
+	err = r.withChecker(opts, func(c *checker) error {
+		c.keeper.interval = keepInterval
+		err := c.run(ctx)
+		c.keeper.keep(ctx) // also of a check that was interrupted
+		report = c.finish()
+		return err
+	})
+	return report, err
+}
+
+// withChecker lends a checker to do. Its index is read from the repository, not
+// from local state: that may be right where the repository is wrong.
+func (r *Repository) withChecker(opts CheckOptions, do func(*checker) error) (err error) {
 	db, err := r.openPrivateIndex()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	locator := &locator{db: db}
 	defer func() { err = errors.Join(err, locator.close(), db.Close()) }()
-	c := newChecker(r, opts, db, locator)
-	err = c.run(ctx)
-	return c.finish(), err
+	return do(newChecker(r, opts, db, locator))
 }
 
 // lost reports whether err says that an object is gone or damaged, and which.

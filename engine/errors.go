@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 
+	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/engine/config"
 	"github.com/snapctl/snapctl/engine/keyring"
 	"github.com/snapctl/snapctl/engine/manifest"
@@ -34,6 +35,9 @@ var (
 	ErrNewerVersion = config.ErrNewerVersion
 	// ErrDamaged says that stored bytes are not what was written, or are gone.
 	ErrDamaged = wire.ErrDamaged
+	// ErrCondemnedUnknown says that a list of a collection is damaged, and that the
+	// next collection mends that.
+	ErrCondemnedUnknown = commit.ErrCondemnedUnknown
 	// ErrNoEntry says that a snapshot has no such path.
 	ErrNoEntry = manifest.ErrNotFound
 )

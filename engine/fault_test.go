@@ -20,9 +20,9 @@ import (
 )
 
 // sweep runs an operation with its first call to the store failing, then its
-// second, and so on. Each attempt starts from a copy of the same repository and
-// of the same local state. What it leaves must be sound, and the next attempt,
-// through a store that works, must succeed.
+// second, and so on in steps of sweepStep. Each attempt starts from a copy of the
+// same repository and of the same local state. What it leaves must be sound, and the
+// next attempt, through a store that works, must succeed.
 type sweep struct {
 	store *mem.Store // what every attempt starts from
 	state string     // its local state; empty: none yet
@@ -37,6 +37,7 @@ type sweep struct {
 var breaks = map[string]func(n int, cancel func()) fault.Injector{
 	"fail":     func(n int, _ func()) fault.Injector { return fault.FailNth(n, fault.ErrInjected) },
 	"lose ack": func(n int, _ func()) fault.Injector { return fault.LoseAckNth(n) },
+	"die":      func(n int, _ func()) fault.Injector { return fault.FailFrom(n, fault.ErrInjected) },
 	"cancel": func(n int, cancel func()) fault.Injector {
 		return func(op fault.Op) fault.Fault {
 			if op.N == n {
@@ -48,9 +49,9 @@ var breaks = map[string]func(n int, cancel func()) fault.Injector{
 }
 
 func (s sweep) run(t *testing.T) {
-	for _, name := range slices.Sorted(maps.Keys(breaks)) {
+	for first, name := range slices.Sorted(maps.Keys(breaks)) {
 		t.Run(name, func(t *testing.T) {
-			for n := 1; s.attempt(t, n, breaks[name]) && !t.Failed(); n++ {
+			for n := 1 + first%sweepStep; s.attempt(t, n, breaks[name]) && !t.Failed(); n += sweepStep {
 				if n > 200 {
 					t.Fatal("the sweep does not end")
 				}

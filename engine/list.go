@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/engine/manifest"
 	"github.com/snapctl/snapctl/packfile/blob"
@@ -28,49 +26,60 @@ func (r *Repository) List(ctx context.Context, filter Filter) ([]Info, error) {
 // so the time is that of round trips.
 const loads = 16
 
+// loadAll reads all published snapshots. The error names those that cannot be read.
 func (r *Repository) loadAll(ctx context.Context) ([]Info, error) {
-	refs, err := r.refs(ctx, "")
+	all, err := r.surveyMost(ctx)
 	if err != nil {
 		return nil, err
 	}
-	infos := make([]Info, len(refs))
-	errs := make([]error, len(refs))
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(loads)
-	for i, ref := range refs {
-		group.Go(func() error {
-			infos[i], errs[i] = r.load(gctx, ref)
-			return gctx.Err()
-		})
+	var infos []Info
+	var errs []error
+	for _, k := range all {
+		if k.err != nil {
+			errs = append(errs, k.err)
+		} else {
+			infos = append(infos, k.info)
+		}
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	infos = slices.DeleteFunc(infos, func(info Info) bool { return info.Manifest == nil })
-	errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, commit.ErrNotFound) })
 	return infos, errors.Join(errs...)
 }
 
 // refs lists the published snapshots whose ids start with prefix, each once.
 func (r *Repository) refs(ctx context.Context, prefix string) ([]commit.Ref, error) {
-	var refs []commit.Ref
-	for ref, err := range commit.List(ctx, r.protocol(), prefix) {
-		if err != nil {
-			return nil, err
-		}
-		if n := len(refs); n == 0 || refs[n-1].ID != ref.ID {
-			refs = append(refs, ref)
-		}
+	sessions, err := r.sessions(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	refs := make([]commit.Ref, len(sessions))
+	for i, attempts := range sessions {
+		refs[i] = attempts[0]
 	}
 	return refs, nil
 }
 
-func (r *Repository) load(ctx context.Context, ref commit.Ref) (Info, error) {
+// labelled lists the snapshots that were given labels since they were published: one
+// request instead of one for each snapshot.
+func (r *Repository) labelled(ctx context.Context) (map[ID]bool, error) {
+	ids := map[ID]bool{}
+	for label, err := range commit.ListLabels(ctx, r.protocol()) {
+		if err != nil {
+			return nil, err
+		}
+		ids[label.ID] = true
+	}
+	return ids, nil
+}
+
+// load reads a snapshot, and its later labels if it is one of those that have any.
+func (r *Repository) load(ctx context.Context, ref commit.Ref, labelled map[ID]bool) (Info, error) {
 	record, err := commit.Load(ctx, r.protocol(), ref)
 	if err != nil {
 		return Info{}, err
 	}
-	return r.describe(ctx, ref.ID, record.Manifest)
+	if labelled[ref.ID] {
+		return r.describe(ctx, ref.ID, record.Manifest)
+	}
+	return Info{ID: ref.ID, Manifest: record.Manifest, Labels: record.Manifest.LabelMap()}, nil
 }
 
 func (r *Repository) describe(ctx context.Context, id ID, m *manifest.Manifest) (Info, error) {
@@ -234,11 +243,11 @@ func (r *Repository) fork(ctx context.Context, origin ID, opts ForkOptions) (Inf
 	// The origin may be forgotten and collected meanwhile: W5 notices, since
 	// its packs were alive in the view, or the rescue at once does.
 	if fork, err = r.settleOld(ctx, view, fork); err != nil {
-		return Info{}, forkFailed(err)
+		return Info{}, r.forkFailed(ctx, origin, err)
 	}
 	published, err := commit.Publish(ctx, r.protocol(), commit.NewSession(), fork, view, r.rescuer())
 	if err != nil {
-		return Info{}, forkFailed(err)
+		return Info{}, r.forkFailed(ctx, origin, err)
 	}
 	r.keepView(published.View)
 	r.opts.Events.warn("publish", published.ID.String(), published.Cleanup)
@@ -258,12 +267,15 @@ func (r *Repository) settleOld(ctx context.Context, view commit.View, record com
 }
 
 // forkFailed tells what a new attempt can cure from what is lost: a fork has no
-// workspace to read it from.
-func forkFailed(err error) error {
-	if lostBlob(err) {
-		return fmt.Errorf("%w: a blob of the origin cannot be read: %w", ErrDamaged, err)
+// workspace to read it from. The origin may be gone too.
+func (r *Repository) forkFailed(ctx context.Context, origin ID, err error) error {
+	if !lostBlob(err) {
+		return retryable(err)
 	}
-	return retryable(err)
+	if err := r.vanished(ctx, origin, err); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: a blob of the origin cannot be read: %w", ErrDamaged, err)
 }
 
 // retryable marks what a new attempt can cure.

@@ -15,9 +15,55 @@ import (
 // index belongs to one, so idle ones are kept for the next question.
 type locator struct {
 	db *index.DB
+	// sync brings the index up to date, and reports whether that changed it; nil if
+	// the index is to stay as it is.
+	sync func(context.Context) (bool, error)
 
 	mu   sync.Mutex // guards idle
 	idle []*index.Reader
+
+	refreshing sync.Mutex // guards what follows, and is held while the index is read
+	fruitless  int        // refreshes in a row that changed nothing
+	failed     bool       // the last refresh
+}
+
+// maxFruitless bounds what a snapshot with many lost blobs costs: each of them may
+// ask for a refresh.
+const maxFruitless = 3
+
+// Refresh implements fetch.Refresher. Who waited for another refresh may find in it
+// what it looks for.
+func (l *locator) Refresh(ctx context.Context) (bool, error) {
+	if l.sync == nil {
+		return false, nil
+	}
+	waited := !l.refreshing.TryLock()
+	if waited {
+		l.refreshing.Lock()
+	}
+	defer l.refreshing.Unlock()
+	if waited && !l.failed {
+		return true, nil
+	}
+	if l.fruitless >= maxFruitless {
+		return false, nil
+	}
+	changed, err := l.sync(ctx)
+	l.failed = err != nil
+	switch {
+	case changed:
+		l.fruitless = 0
+	case err == nil:
+		l.fruitless++
+	}
+	return changed, err
+}
+
+// renewed says that the index was brought up to date for another reason.
+func (l *locator) renewed() {
+	l.refreshing.Lock()
+	defer l.refreshing.Unlock()
+	l.fruitless = 0
 }
 
 func (l *locator) take() *index.Reader {

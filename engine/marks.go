@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/packfile"
 )
@@ -33,20 +35,40 @@ func moveToFront(names []packfile.Name, chosen func(packfile.Name) bool) int {
 	return n
 }
 
-// judgePacks tells damage from waste: a bad pack loses nothing if each live blob
-// in it has a good copy elsewhere. A pack that a collection deleted is no news at
-// all then. Of a check of some snapshots only, nothing of the kind is known.
-func (c *checker) judgePacks() {
-	for name, p := range c.bad {
-		unused := len(p.Affected) == 0 && !c.needed[p]
-		if p.What == Unindexed || len(c.opts.Snapshots) == 0 {
-			p.Harmless = unused
-		}
-		if unused && c.dead.Has(name) {
-			c.problems = slices.DeleteFunc(c.problems, func(other *Problem) bool { return other == p })
+// judge tells damage from waste, when all losses are known. Of a check of some
+// snapshots only, what concerns none of them is no matter.
+func (c *checker) judge() {
+	needed := c.judgePacks()
+	for _, p := range c.segments {
+		p.Harmless = !needed
+		if !needed && c.partial() {
+			c.dismiss(p)
 		}
 	}
 }
+
+// judgePacks tells which packs lose something: a bad pack loses nothing if each live
+// blob in it has a good copy elsewhere. A pack that a collection deleted is no news at
+// all then. It reports whether a pack is needed that no segment names.
+func (c *checker) judgePacks() (needed bool) {
+	for name, p := range c.bad {
+		if len(p.Affected) > 0 || c.needed[p] {
+			needed = needed || p.What == Unindexed
+			continue
+		}
+		p.Harmless = true
+		if p.What == Unindexed {
+			p.What = Orphaned
+		}
+		if c.partial() || c.dead.Has(name) {
+			c.dismiss(p)
+		}
+	}
+	return needed
+}
+
+// dismiss takes a problem out of the report.
+func (c *checker) dismiss(p *Problem) { c.dismissed[p] = true }
 
 // markPacks marks the packs that are gone or damaged, so that the next snapshot
 // stores again what they held, and takes the mark from packs that are whole again.
@@ -54,14 +76,10 @@ func (c *checker) judgePacks() {
 // may still know the pack. A repository that cannot be written to is checked all
 // the same.
 func (c *checker) markPacks(ctx context.Context) error {
-	for name, p := range c.bad {
-		if p.What == Unindexed || c.marked.Has(name) || c.dead.Has(name) {
-			continue
-		}
-		if err := commit.MarkDamaged(ctx, c.r.protocol(), name); err != nil {
-			c.r.opts.Events.warn("mark damaged", packKey(name), err)
-		}
-	}
+	c.r.markAll(ctx, c.unmarked(), func(name packfile.Name) error {
+		c.r.opts.Events.warn("mark damaged", packKey(name), commit.MarkDamaged(ctx, c.r.protocol(), name))
+		return nil
+	})
 	for name := range c.marked {
 		if !c.whole.Has(name) {
 			continue
@@ -71,6 +89,35 @@ func (c *checker) markPacks(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// unmarked returns the packs that are gone or damaged and neither marked nor dead.
+func (c *checker) unmarked() (names []packfile.Name) {
+	for _, name := range ascending(c.bad) {
+		what := c.bad[name].What
+		if what != Unindexed && what != Orphaned && !c.marked.Has(name) && !c.dead.Has(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// markDamaged marks packs.
+func (r *Repository) markDamaged(ctx context.Context, names []packfile.Name) error {
+	return r.markAll(ctx, names, func(name packfile.Name) error { return commit.MarkDamaged(ctx, r.protocol(), name) })
+}
+
+// markAll calls mark for several packs at a time: each mark is a small request.
+func (r *Repository) markAll(ctx context.Context, names []packfile.Name, mark func(packfile.Name) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(loads)
+	for _, name := range names {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error { return mark(name) })
+	}
+	return group.Wait()
 }
 
 // dropForgotten leaves out snapshots that were forgotten since they were listed:

@@ -25,6 +25,13 @@ type OpenOptions struct {
 	// all repositories. Everything in it can be rebuilt. Empty: nothing is kept,
 	// and every process reads the index anew, into a private folder below /tmp.
 	StateDir string
+	// Place is what the caller calls the store, such as its URL. With it and local
+	// state, Open asks for the config and for the key that opened the place last at
+	// the same time. Empty: for one after the other.
+	Place string
+	// ForSnapshot says that a snapshot comes next: Open asks for the listing of the
+	// index too, which that needs. It is good for a minute.
+	ForSnapshot bool
 	// CacheBytes is how much of the packs that are read is kept below StateDir,
 	// for a store at the end of a network: 0 is nothing, otherwise at least 256
 	// MiB. Tree blobs have a cache of the same size beside it, which keeps also

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/snapctl/snapctl/packfile/seal"
 	"github.com/snapctl/snapctl/providers/objectstore"
 	"github.com/snapctl/snapctl/providers/objectstore/mem"
+	"github.com/snapctl/snapctl/providers/objectstore/probe"
 )
 
 // keysOf returns the keys of a repository that anybody can open: tests use them to
@@ -89,12 +91,29 @@ type patient struct {
 	objects   map[string]string   // keys by kind
 }
 
+// smallPacks opens a repository again, as one whose packs have the least size that
+// is allowed: what happens to packs can then be seen in little data.
+func smallPacks(t *testing.T, r *testRepo, keys commit.Repo) *testRepo {
+	t.Helper()
+	cfg, err := config.Open(read(t, r.store, config.Object), keys.Sealer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.PackSize, cfg.FrameSize = 1<<20, 256<<10
+	object, err := cfg.Encode(keys.Sealer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, r.store, config.Object, object)
+	return r.reopen(r.store)
+}
+
 func newPatient(t *testing.T) *patient {
 	p := &patient{store: mem.New(), workspace: filepath.Join(t.TempDir(), "workspace"), objects: map[string]string{}}
 	random := rand.NewChaCha8([32]byte{1})
 	files := map[string]string{}
-	for i := range 90 { // 9 MiB: too much for a mixed pack
-		content := make([]byte, 100<<10)
+	for i := range 90 { // 720 KiB: too much for a mixed pack
+		content := make([]byte, 8<<10)
 		random.Read(content)
 		files[fmt.Sprintf("d%d/f%02d", i%9, i)] = string(content)
 	}
@@ -105,8 +124,9 @@ func newPatient(t *testing.T) *patient {
 	}
 	r := initRepo(t, p.store)
 	p.state = r.state
-	defer r.close()
 	p.keys = keysOf(t, p.store)
+	r = smallPacks(t, r, p.keys)
+	defer r.close()
 	p.take(t, r, 0, map[string]string{"data": blob.Data.String(), "tree": blob.Tree.String()})
 	p.objects["segment"] = objects(t, p.store, "index/")[0]
 	write(t, p.workspace, map[string]string{"d3/small": "changed"})
@@ -124,11 +144,39 @@ func newPatient(t *testing.T) *patient {
 	}
 	content := record.Encode()
 	put(t, p.store, p.objects["pending"], p.keys.Sealer.Seal(nil, seal.Pending, content, content))
+	p.placeRecords(t, r)
 	placeList(t, p.keys, 1, "condemned", packfile.Name{1}, packfile.Name{2})
 	placeList(t, p.keys, 1, "final", packfile.Name{1})
 	placeList(t, p.keys, 2, "condemned", packfile.Name{3})
 	p.objects["final"], p.objects["condemned"] = "gc/0000000001/final", "gc/0000000002/condemned"
 	return p
+}
+
+// placeRecords makes an object of each of the kinds that do not hold snapshots, and a
+// snapshot of another workspace that was forgotten.
+func (p *patient) placeRecords(t *testing.T, r *testRepo) {
+	t.Helper()
+	gone := r.snapshot(smallWorkspace(t)).Snapshot
+	ref, _, err := commit.Find(t.Context(), p.keys, gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := commit.Forget(t.Context(), p.keys, ref); err != nil {
+		t.Fatal(err)
+	}
+	p.objects["tombstone"], p.objects["forgotten"] = ref.Key(), objects(t, p.store, "forgotten/")[0]
+	if err := r.SetRemote(t.Context(), engine.Remote{Name: "origin", Place: "/elsewhere"}); err != nil {
+		t.Fatal(err)
+	}
+	p.objects["remote"] = "remotes/origin"
+	report, err := json.Marshal(probe.Report{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, p.store, "guarantees", p.keys.Sealer.Seal(nil, seal.Probe, report, report))
+	p.objects["guarantees"] = "guarantees"
+	r.clean() // reads all packs
+	p.objects["verified"] = "verified"
 }
 
 // take takes a snapshot and notes which new packs are of which kind.

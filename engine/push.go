@@ -38,7 +38,8 @@ type PushedSnapshot struct {
 // Push copies snapshots of this repository into another one of the same family
 // (see InitOptions.Like). Only what the target lacks travels. Each snapshot is
 // published by the protocol as soon as its content is there, ancestors first,
-// with the labels that it has now. One that the target has is left alone.
+// with the labels that it has now. One that the target has is left alone, unless it is
+// damaged there as far as is known: then what it lost is copied.
 //
 // ErrPartial with a result if something of a snapshot cannot be read any more:
 // the others are pushed. After any other error the result says what was pushed
@@ -130,16 +131,13 @@ func (p *push) origins(ctx context.Context, ids []ID) ([]origin, error) {
 	if !p.from.sameFamily(p.to) {
 		return nil, ErrNotFamily
 	}
-	refs, err := p.to.refs(ctx, "")
+	ids = slices.Compact(slices.SortedFunc(slices.Values(ids), ID.Compare))
+	present, err := p.to.present(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	present := map[ID]bool{}
-	for _, ref := range refs {
-		present[ref.ID] = true
-	}
 	var origins []origin
-	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(ids), ID.Compare)) {
+	for _, id := range ids {
 		o, err := p.load(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", id, err)
@@ -189,7 +187,7 @@ func (p *push) one(ctx context.Context, o origin) (PushedSnapshot, error) {
 		return PushedSnapshot{ID: o.id, Present: true}, p.label(ctx, o)
 	}
 	pushed, err := p.attempt(ctx, o, p.to.knownGround)
-	for n := 1; n < attempts && (errors.Is(err, ErrRetry) || lostBlob(err)); n++ {
+	for n := 1; n < attempts && (startsOver(err) || lostBlob(err)); n++ {
 		// What seems lost may have moved, if the source was compacted meanwhile.
 		if _, syncErr := p.from.index(ctx); syncErr != nil {
 			return pushed, syncErr
@@ -221,9 +219,7 @@ func (p *push) attempt(ctx context.Context, o origin, survey func(context.Contex
 		return pushed, retryable(err)
 	}
 	copied.add(rescuer.stored)
-	p.to.keepView(published.View)
-	p.events.warn("clean up after", o.id.String(), published.Cleanup)
-	p.events.warn("compact", "index", p.to.compact(ctx, ground.db))
+	p.to.tidy(ctx, p.events, published, ground.db)
 	pushed.Blobs, pushed.Bytes = copied.stats.NewBlobs, copied.stats.NewBytes
 	pushed.StoredBytes = copied.stats.StoredBytes + copied.index + uint64(published.Size)
 	return pushed, p.label(ctx, o)
@@ -264,10 +260,7 @@ func (p *push) report(progress *transfer.Progress, stored func() uint64) (stop f
 // label gives the pushed snapshot the labels that the origin has by now, unless it
 // was given others in the target.
 func (p *push) label(ctx context.Context, o origin) error {
-	initial := map[string]string{}
-	for _, l := range o.record.Manifest.Labels {
-		initial[l.Key] = l.Value
-	}
+	initial := o.record.Manifest.LabelMap()
 	if maps.Equal(initial, o.labels) {
 		return nil
 	}

@@ -160,7 +160,7 @@ func TestPushResumes(t *testing.T) {
 	whole := here.sibling(mem.New())
 	here.push(whole, saved.Snapshot)
 	complete := whole.packKeys()
-	for n := 3; ; n++ { // the first two requests open the repository
+	for n := 3; ; n += sweepStep { // the first two requests open the repository
 		under := mem.New()
 		there := here.sibling(under)
 		there = there.reopen(fault.New(under, fault.FailNth(n, fault.ErrInjected)))

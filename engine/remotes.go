@@ -91,6 +91,9 @@ func (r *Repository) setRemote(ctx context.Context, remote Remote) error {
 	if err := checkRemoteName(remote.Name); err != nil {
 		return err
 	}
+	if remote.Name[0] == '-' {
+		return errors.New("a remote's name does not start with '-', which looks like an option")
+	}
 	if remote.Place == "" || len(remote.Place) > MaxRemotePlace {
 		return fmt.Errorf("its place has 1 to %d bytes, not %d", MaxRemotePlace, len(remote.Place))
 	}

@@ -40,6 +40,18 @@ type Repository struct {
 	synced  time.Time   // when the index was last brought up to date
 	known   commit.View // as it was at knownAt
 	knownAt time.Time
+	// writtenAt is when local state got it; zero until this process reads or writes it.
+	writtenAt time.Time
+
+	// retired are indexes that failed; who used them may not have noticed yet.
+	retired []retiredIndex
+
+	early *early // what Open began
+}
+
+type retiredIndex struct {
+	db      *index.DB
+	locator *locator
 }
 
 // Init makes a repository in an empty store and opens it. ErrExists if there is
@@ -69,6 +81,7 @@ func initialize(ctx context.Context, store objectstore.Store, opts InitOptions) 
 		return nil, err
 	}
 	writeState(stateFolder(opts.OpenOptions, cfg.Repository), keyFile, []byte(keys[0].ID.String()), opts.Events)
+	rememberPlace(cfg.Repository, opts.OpenOptions)
 	r := newRepository(store, cfg, material, opts.OpenOptions)
 	object, err := cfg.Encode(r.sealer)
 	if err != nil {
@@ -84,6 +97,7 @@ func initialize(ctx context.Context, store objectstore.Store, opts InitOptions) 
 	if err != nil {
 		return nil, err
 	}
+	r.opts.Events.warn("init", "reserve", commit.KeepReserve(ctx, store)) // a collection puts it too
 	return r, nil
 }
 
@@ -115,37 +129,53 @@ func Open(ctx context.Context, store objectstore.Store, opts OpenOptions) (*Repo
 }
 
 func open(ctx context.Context, store objectstore.Store, opts OpenOptions) (*Repository, error) {
-	object, err := objectstore.ReadAll(ctx, store, config.Object, config.MaxSize)
-	if errors.Is(err, objectstore.ErrNotExist) {
-		return nil, ErrNoRepository
-	}
+	early, err := openEarly(ctx, store, opts)
 	if err != nil {
 		return nil, err
+	}
+	cfg, material, err := identify(ctx, early.answers, opts)
+	if err != nil {
+		early.discard(opts.Events)
+		return nil, err
+	}
+	early.settle(cfg.Repository, opts.Events)
+	rememberPlace(cfg.Repository, opts)
+	r := newRepository(store, cfg, material, opts)
+	r.early = early
+	return r, nil
+}
+
+// identify reads which repository there is, and unlocks its secrets.
+func identify(ctx context.Context, store objectstore.Store, opts OpenOptions) (config.Config, keyring.Material, error) {
+	object, err := objectstore.ReadAll(ctx, store, config.Object, config.MaxSize)
+	if errors.Is(err, objectstore.ErrNotExist) {
+		return config.Config{}, keyring.Material{}, ErrNoRepository
+	}
+	if err != nil {
+		return config.Config{}, keyring.Material{}, err
 	}
 	header, err := config.ReadHeader(object)
 	if errors.Is(err, config.ErrNotConfig) {
-		return nil, fmt.Errorf("%w: %w", ErrNoRepository, err)
+		return config.Config{}, keyring.Material{}, fmt.Errorf("%w: %w", ErrNoRepository, err)
 	}
 	if err != nil {
-		return nil, err
+		return config.Config{}, keyring.Material{}, err
 	}
 	material, err := unlock(ctx, store, header.Repository, opts)
 	if err != nil {
-		return nil, err
+		return config.Config{}, keyring.Material{}, err
 	}
 	cfg, err := config.Open(object, newSealer(material, header.Family, seal.Default))
-	if err != nil {
-		return nil, err
-	}
-	return newRepository(store, cfg, material, opts), nil
+	return cfg, material, err
 }
 
 func newRepository(store objectstore.Store, cfg config.Config, material keyring.Material, opts OpenOptions) *Repository {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	opts.Events = opts.Events.inTurn()
 	r := &Repository{
-		store: store, config: cfg, material: material, opts: opts,
+		store: store, config: cfg, material: material, opts: opts, early: new(early),
 		sealer: newSealer(material, cfg.Family, cfg.Level),
 		namer:  blob.NewNamer(material.ID),
 	}
@@ -164,11 +194,21 @@ func (r *Repository) ID() string { return r.config.Repository.String() }
 func (r *Repository) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.early.discard(r.opts.Events)
 	if r.db == nil {
 		return nil
 	}
-	err := errors.Join(r.locator.close(), r.packs.close(), r.db.Close())
-	r.db, r.locator, r.fetch, r.synced = nil, nil, nil, time.Time{}
+	for _, old := range r.retired {
+		_, _ = old.locator.close(), old.db.Close() // that they failed was told
+	}
+	err := errors.Join(r.locator.close(), r.packs.close())
+	closed := r.db.Close()
+	if errors.Is(closed, index.ErrFailed) { // it is a cache, and repairs itself
+		r.opts.Events.warn("close local state", r.state, closed)
+		closed = nil
+	}
+	err = errors.Join(err, closed)
+	r.db, r.locator, r.fetch, r.synced, r.retired = nil, nil, nil, time.Time{}, nil
 	return failed("close", "index", err)
 }
 
@@ -179,11 +219,23 @@ func (r *Repository) protocol() commit.Repo {
 
 // index returns the local index, brought up to date with the repository.
 func (r *Repository) index(ctx context.Context) (*index.DB, error) {
+	return r.syncIndex(ctx, r.store, time.Now())
+}
+
+// syncIndex is index as a store shows it that was listed, or will be, at asked or
+// later.
+func (r *Repository) syncIndex(ctx context.Context, store objectstore.Store, asked time.Time) (*index.DB, error) {
 	db, err := r.openIndex()
 	if err != nil {
 		return nil, err
 	}
-	stats, err := db.Sync(ctx, r.store, r.sealer)
+	stats, err := db.Sync(ctx, store, r.sealer)
+	if errors.Is(err, index.ErrFailed) { // mostly its disk is full
+		r.opts.Events.warn("use local state", r.state, err)
+		if db, err = r.replaceIndex(db); err == nil {
+			stats, err = db.Sync(ctx, r.store, r.sealer)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +243,10 @@ func (r *Repository) index(ctx context.Context) (*index.DB, error) {
 		r.opts.Events.warn("read index", "", damaged)
 	}
 	r.mu.Lock()
-	r.synced = time.Now()
+	r.synced = asked
+	locator := r.locator
 	r.mu.Unlock()
+	locator.renewed()
 	return db, nil
 }
 
@@ -205,7 +259,7 @@ func (r *Repository) openIndex() (*index.DB, error) {
 	if r.db != nil {
 		return r.db, nil
 	}
-	db, err := r.openSharedIndex()
+	db, err := r.sharedIndex()
 	if err != nil { // another process has it, or the folder cannot be used
 		if !errors.Is(err, index.ErrBusy) {
 			r.opts.Events.warn("use local state", r.state, err)
@@ -215,11 +269,40 @@ func (r *Repository) openIndex() (*index.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.db = db
-	r.locator = &locator{db: db}
 	r.packs = r.openPackStores()
-	r.fetch = fetch.New(fetch.Config{Store: r.packs.data, TreeStore: r.packs.trees, Sealer: r.sealer, Namer: r.namer, Locator: r.locator})
+	r.useIndex(db)
 	return db, nil
+}
+
+// replaceIndex takes a private index in place of one that failed, unless somebody
+// has done so already.
+func (r *Repository) replaceIndex(failed *index.DB) (*index.DB, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.db != failed {
+		return r.db, nil
+	}
+	parent, err := privateTemp()
+	if err != nil {
+		return nil, err
+	}
+	db, err := index.OpenPrivate(parent, r.ID(), index.Options{})
+	if err != nil {
+		return nil, err
+	}
+	r.retired = append(r.retired, retiredIndex{r.db, r.locator})
+	r.useIndex(db)
+	return db, nil
+}
+
+// useIndex makes db the index that everybody asks. The caller holds mu.
+func (r *Repository) useIndex(db *index.DB) {
+	r.db = db
+	r.locator = &locator{db: db, sync: func(ctx context.Context) (bool, error) {
+		stats, err := db.Sync(ctx, r.store, r.sealer)
+		return stats.Loaded+stats.Forgotten > 0, err
+	}}
+	r.fetch = fetch.New(fetch.Config{Store: r.packs.data, TreeStore: r.packs.trees, Sealer: r.sealer, Namer: r.namer, Locator: r.locator})
 }
 
 // openPrivateIndex prefers the folder of the local state, which may lie on a
@@ -233,12 +316,9 @@ func (r *Repository) openPrivateIndex() (*index.DB, error) {
 			}
 		}
 	}
-	parent := fmt.Sprintf("/tmp/snapctl-%d", os.Geteuid())
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return nil, fmt.Errorf("local state: %w", err)
-	}
-	if err := checkPrivate(parent); err != nil {
-		return nil, fmt.Errorf("local state: %w", err)
+	parent, err := privateTemp()
+	if err != nil {
+		return nil, err
 	}
 	return index.OpenPrivate(parent, r.ID(), index.Options{})
 }
@@ -257,12 +337,14 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-func (r *Repository) openSharedIndex() (*index.DB, error) {
+// sharedIndex opens the index that the processes of this machine share. The caller
+// holds mu.
+func (r *Repository) sharedIndex() (*index.DB, error) {
 	if r.state == "" {
 		return nil, index.ErrBusy
 	}
-	if err := os.MkdirAll(r.state, 0o700); err != nil {
-		return nil, fmt.Errorf("local state: %w", err)
+	if db, opened, err := r.early.sharedIndex(); opened {
+		return db, err
 	}
-	return index.Open(filepath.Join(r.state, "index"), r.ID(), index.Options{})
+	return openSharedIndex(r.state, r.ID())
 }

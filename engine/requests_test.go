@@ -73,3 +73,34 @@ func TestRequestsOfASmallSnapshot(t *testing.T) {
 		t.Errorf("packs were listed or asked for: %v", packs)
 	}
 }
+
+// A listing costs one request for each snapshot, and those for labels that were
+// given later.
+func TestRequestsOfAListing(t *testing.T) {
+	counted := fault.New(mem.New())
+	dir := smallWorkspace(t)
+	r := initRepo(t, counted)
+	var ids []engine.ID
+	for _, content := range []string{"one", "two", "three", "four"} {
+		write(t, dir, map[string]string{"a": content})
+		ids = append(ids, r.snapshot(dir).Snapshot)
+	}
+	if _, err := r.Label(t.Context(), ids[2], map[string]string{"k": "v"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	var infos []engine.Info
+	counts := requests(counted, func() {
+		var err error
+		if infos, err = r.List(t.Context(), engine.Filter{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for i, info := range infos {
+		if want := i == 2; (info.Labels["k"] == "v") != want {
+			t.Errorf("snapshot %d has labels %v", i, info.Labels)
+		}
+	}
+	if len(infos) != 4 || total(counts) != 8 {
+		t.Errorf("%d snapshots by %d requests, want 4 by 8: two listings, four snapshots, one listing and one read of labels: %v", len(infos), total(counts), counts)
+	}
+}

@@ -27,6 +27,9 @@ func (s *rescuer) Rescue(ctx context.Context, record commit.Record, avoid index.
 	if err != nil {
 		return nil, err
 	}
+	if err := s.r.dropLost(ctx, db); err != nil {
+		return nil, err
+	}
 	session := s.r.session(ctx, db, avoid)
 	defer func() { s.r.opts.Events.warn("close the session of", "rescue", session.Close()) }()
 	if err := s.copy(ctx, session.Writer(), record); err != nil {

@@ -77,6 +77,9 @@ func (r *Repository) restore(ctx context.Context, id ID, opts RestoreOptions) (*
 	}
 	result.Result, err = restore.Run(ctx, src, snapshot, r.restoreOptions(opts, start, snapshot))
 	result.Duration = time.Since(start)
+	if err := r.vanished(ctx, id, err); err != nil {
+		return nil, err
+	}
 	switch {
 	case errors.Is(err, restore.ErrPartial):
 		return result, fmt.Errorf("%w: %w", ErrPartial, err)
@@ -86,6 +89,18 @@ func (r *Repository) restore(ctx context.Context, id ID, opts RestoreOptions) (*
 		return nil, err
 	}
 	return result, nil
+}
+
+// vanished tells a loss from the end of the snapshot: it was forgotten, and a
+// collection took from under its reader what only it needed. Nil if it is still there.
+func (r *Repository) vanished(ctx context.Context, id ID, err error) error {
+	if !errors.Is(err, restore.ErrPartial) && !errors.Is(err, ErrDamaged) {
+		return nil
+	}
+	if _, findErr := r.find(ctx, id); errors.Is(findErr, ErrNotFound) {
+		return fmt.Errorf("%w: it was forgotten, and collected while it was read: %w", ErrNotFound, err)
+	}
+	return nil
 }
 
 // PlanRestore calls visit for each step that Restore would take, without taking

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/engine/ingest"
 	"github.com/snapctl/snapctl/engine/workspace"
@@ -27,7 +29,7 @@ const attempts = 3
 func (r *Repository) Snapshot(ctx context.Context, opts SnapshotOptions) (*SnapshotResult, error) {
 	start := time.Now()
 	result, err := r.snapshot(ctx, opts, r.knownGround)
-	for n := 1; n < attempts && errors.Is(err, ErrRetry); n++ {
+	for n := 1; n < attempts && startsOver(err); n++ {
 		r.opts.Events.warn("snapshot", opts.Path, err)
 		result, err = r.snapshot(ctx, opts, r.freshGround)
 	}
@@ -40,6 +42,10 @@ func (r *Repository) Snapshot(ctx context.Context, opts SnapshotOptions) (*Snaps
 	}
 	return result, failed("snapshot", opts.Path, err)
 }
+
+// startsOver says that another attempt may succeed: with a newer view, or another
+// local index in place of one whose disk is full.
+func startsOver(err error) bool { return errors.Is(err, ErrRetry) || errors.Is(err, index.ErrFailed) }
 
 // snapshot is one attempt: the publish protocol (see package commit) around the
 // walk.
@@ -87,10 +93,8 @@ func (r *Repository) snapshot(ctx context.Context, opts SnapshotOptions, survey 
 		return nil, retryable(err)
 	}
 	written.add(rescuer.stored)
-	r.keepView(published.View)
-	r.opts.Events.warn("clean up after", published.ID.String(), published.Cleanup)
 	r.opts.Events.warn("remember", opts.Path, src.remember(published, tree, exact))
-	r.opts.Events.warn("compact", "index", r.compact(ctx, db))
+	r.tidy(ctx, r.opts.Events, published, db)
 	return src.result(tree, written, published), nil
 }
 
@@ -104,22 +108,24 @@ type ground struct {
 // knownGround takes what this process, or this machine, knows already. It may be
 // older: step W5 finds out.
 func (r *Repository) knownGround(ctx context.Context) (ground, error) {
-	view, err := r.view(ctx)
-	if err != nil {
-		return ground{}, err
-	}
-	db, err := r.recentIndex(ctx)
-	return ground{view, db}, err
+	return readGround(ctx, r.view, r.recentIndex)
 }
 
 // freshGround reads everything that is new, for an attempt that was overtaken.
 func (r *Repository) freshGround(ctx context.Context) (ground, error) {
-	view, err := r.freshView(ctx)
-	if err != nil {
-		return ground{}, err
-	}
-	db, err := r.index(ctx)
-	return ground{view, db}, err
+	return readGround(ctx, r.freshView, r.index)
+}
+
+// readGround reads the view and the index at the same time. Neither need be the older
+// one: a pack that the index knows and a collection took is in a dead list of the
+// view, or in one that step W5 finds.
+func readGround(ctx context.Context, view func(context.Context) (commit.View, error), db func(context.Context) (*index.DB, error)) (ground, error) {
+	var g ground
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() (err error) { g.view, err = view(ctx); return err })
+	both.Go(func() (err error) { g.db, err = db(ctx); return err })
+	err := both.Wait()
+	return g, err
 }
 
 // written is what a session left in the store.
@@ -206,6 +212,14 @@ func (r *Repository) countPacks(ctx context.Context, db *index.DB, record commit
 	found := ingest.Result{Reused: used}
 	_, err = r.indexPacks(ctx, db, found)
 	return packsOf(found), err
+}
+
+// tidy does what can be done once a snapshot is published. It is there, so what goes
+// wrong is a warning.
+func (r *Repository) tidy(ctx context.Context, events Events, published commit.Published, db *index.DB) {
+	r.keepView(published.View)
+	events.warn("clean up after", published.ID.String(), published.Cleanup)
+	events.warn("compact", "index", r.compact(ctx, db))
 }
 
 // compact merges index segments when there are many small ones. Another writer

@@ -1,12 +1,16 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"github.com/zeebo/blake3"
 
 	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/engine/config"
@@ -21,11 +25,17 @@ import (
 //	view  the collector's records as the last snapshot saw them (commit.View)
 //	key   the id of the key object that opened the repository last
 //
-// Each saves requests and none is needed. A file that cannot be read, or makes
-// no sense, counts as absent.
+// and beside the folders of the repositories:
+//
+//	places/<hash>  the id of the repository that was opened at a place last
+//
+// Each saves requests and none is needed. Behind its content a file has the BLAKE3 of
+// it: the view decides what is safe to rely on. A file that cannot be read, or makes no
+// sense, counts as absent.
 const (
-	viewFile = "view"
-	keyFile  = "key"
+	viewFile     = "view"
+	keyFile      = "key"
+	placesFolder = "places"
 )
 
 // stateFolder is where the local state of a repository is kept; empty if nowhere.
@@ -42,20 +52,26 @@ func readState(folder, name string, events Events) []byte {
 	if folder == "" {
 		return nil
 	}
-	content, err := os.ReadFile(filepath.Join(folder, name))
+	file, err := os.ReadFile(filepath.Join(folder, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		events.warn("read local state", filepath.Join(folder, name), err)
 	}
-	return content
+	end := max(len(file)-stateSum, 0)
+	if sum := blake3.Sum256(file[:end]); !bytes.Equal(file[end:], sum[:]) {
+		return nil
+	}
+	return file[:end]
 }
+
+const stateSum = 32 // bytes
 
 // writeState replaces a file of a folder of local state, all at once.
 func writeState(folder, name string, content []byte, events Events) {
 	if folder == "" {
 		return
 	}
-	path := filepath.Join(folder, name)
-	events.warn("write local state", path, replaceFile(path, content))
+	path, sum := filepath.Join(folder, name), blake3.Sum256(content)
+	events.warn("write local state", path, replaceFile(path, slices.Concat(content, sum[:])))
 }
 
 func replaceFile(path string, content []byte) error {
@@ -88,6 +104,9 @@ func (r *Repository) view(ctx context.Context) (commit.View, error) {
 	}
 	if info, err := os.Stat(filepath.Join(r.state, viewFile)); err == nil && r.state != "" && isRecent(info.ModTime(), viewAge) {
 		if view, err := commit.DecodeView(readState(r.state, viewFile, r.opts.Events)); err == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.known, r.knownAt, r.writtenAt = view, info.ModTime(), info.ModTime()
 			return view, nil
 		}
 	}
@@ -115,13 +134,21 @@ func (r *Repository) freshView(ctx context.Context) (commit.View, error) {
 	return view, err
 }
 
-// keepView makes a view the one to begin with. It is written also if it is the
-// same, since its age counts.
+// keepView makes a view the one to begin with. One that is the same is written only
+// when what is written has used up half of its age: it names every pack that was ever
+// deleted, 32 MB for a million of them.
 func (r *Repository) keepView(view commit.View) {
 	r.mu.Lock()
-	r.known, r.knownAt = view, time.Now()
+	now := time.Now()
+	written := view.Equal(r.known) && isRecent(r.writtenAt, viewAge/2)
+	r.known, r.knownAt = view, now
+	if !written {
+		r.writtenAt = now
+	}
 	r.mu.Unlock()
-	writeState(r.state, viewFile, view.Encode(), r.opts.Events)
+	if !written {
+		writeState(r.state, viewFile, view.Encode(), r.opts.Events)
+	}
 }
 
 // unlock opens the material of a repository, by one request if the key that
@@ -148,8 +175,11 @@ func (r *Repository) recentIndex(ctx context.Context) (*index.DB, error) {
 	db := r.db
 	recent := db != nil && isRecent(r.synced, indexAge)
 	r.mu.Unlock()
-	if recent {
+	switch early := r.early.answers; {
+	case recent:
 		return db, nil
+	case early != nil && isRecent(early.asked, indexAge):
+		return r.syncIndex(ctx, early, early.asked)
 	}
 	return r.index(ctx)
 }

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/snapctl/snapctl/engine/commit"
@@ -11,152 +9,91 @@ import (
 	"github.com/snapctl/snapctl/packfile"
 )
 
-// Stats is the size of a repository.
+// Stats is the size of a repository. A blob that several packs hold is counted
+// once, and its other copies as duplicates.
 type Stats struct {
 	Snapshots, Packs, Segments, Blobs uint64
 	StoredBytes                       uint64 // of all objects
 	PackBytes                         uint64
 	IndexBytes                        uint64
-	SnapshotBytes                     uint64 // of snapshots, labels and pending ones
+	SnapshotBytes                     uint64 // of snapshots, labels, pending and forgotten ones
 	LogicalBytes                      uint64 // of the files of all snapshots together
 	UniqueBytes                       uint64 // plaintext of the blobs in the packs
+	Duplicates                        Weight
+	DamagedPacks                      []packfile.Name // marked by a check, ascending
+	// DeadPacks are packs that a collection has condemned and that are still there.
+	DeadPacks, DeadBytes uint64
+	// Unreadable are snapshots that are there but damaged.
+	Unreadable []UnreadableSnapshot
 }
 
 // Stats measures the repository: one listing of all objects, one read of every
-// manifest.
+// snapshot, and a look at every blob of the index. It takes 16 bytes of memory for
+// each blob.
 func (r *Repository) Stats(ctx context.Context) (*Stats, error) {
 	s, err := r.stats(ctx)
 	return s, failed("stats", "", err)
 }
 
 func (r *Repository) stats(ctx context.Context) (*Stats, error) {
+	all, err := r.survey(ctx)
+	if err != nil {
+		return nil, err
+	}
 	s := &Stats{}
-	for _, part := range []struct {
-		prefix string
-		bytes  *uint64
-		count  *uint64
-	}{
-		{packPrefix, &s.PackBytes, &s.Packs}, {"index/", &s.IndexBytes, &s.Segments},
-		{"snapshots/", &s.SnapshotBytes, new(uint64)}, {"labels/", &s.SnapshotBytes, new(uint64)},
-		{"pending/", &s.SnapshotBytes, new(uint64)}, {"", &s.StoredBytes, new(uint64)},
-	} {
-		for info, err := range r.store.List(ctx, part.prefix, "") {
-			if err != nil {
-				return nil, err
-			}
-			*part.bytes += uint64(info.Size)
-			*part.count++
-		}
-	}
-	infos, err := r.loadAll(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.Snapshots = uint64(len(infos))
-	for _, info := range infos {
-		s.LogicalBytes += info.Manifest.Counts.Bytes
-	}
-	return s, r.indexStats(ctx, s)
-}
-
-func (r *Repository) indexStats(ctx context.Context, s *Stats) error {
-	db, err := r.index(ctx)
-	if err != nil {
-		return err
-	}
-	for pack, err := range db.Packs(ctx) {
-		if err != nil {
-			return err
-		}
-		s.Blobs += uint64(pack.Blobs())
-		for _, frame := range pack.Frames {
-			s.UniqueBytes += uint64(frame.Content)
-		}
-	}
-	return nil
-}
-
-// RepairIndexResult is what RepairIndex did.
-type RepairIndexResult struct {
-	Packs, Blobs, Segments uint64 // found and written
-	// Damaged are the packs whose footers cannot be read. They are marked, so
-	// that the next snapshot stores their content again, and described as an old
-	// segment did, if one does: what is whole in them can still be restored.
-	Damaged []Problem
-}
-
-// RepairIndex makes the index anew from the footers of the packs alone. New
-// segments are there before the old ones go, so that other processes can go on.
-func (r *Repository) RepairIndex(ctx context.Context) (*RepairIndexResult, error) {
-	result, err := r.repairIndex(ctx)
-	return result, failed("repair", "index", err)
-}
-
-func (r *Repository) repairIndex(ctx context.Context) (*RepairIndexResult, error) {
-	if err := r.markMissing(ctx); err != nil {
-		return nil, err
-	}
-	stats, err := index.Rebuild(ctx, r.store, r.sealer)
-	if err != nil {
-		return nil, err
-	}
-	result := &RepairIndexResult{Packs: uint64(stats.Packs), Blobs: uint64(stats.Blobs), Segments: uint64(len(stats.Written))}
-	for _, err := range stats.Unreadable {
-		p := unreadablePack(err)
-		result.Damaged = append(result.Damaged, p)
-		if name, err := packfile.ParseName(strings.TrimPrefix(p.Object, packPrefix)); err == nil {
-			if err := commit.MarkDamaged(ctx, r.protocol(), name); err != nil {
-				return result, err
-			}
-		}
-	}
-	if len(result.Damaged) > 0 {
-		return result, fmt.Errorf("%d packs: %w", len(result.Damaged), ErrDamaged)
-	}
-	return result, nil
-}
-
-// markMissing marks the packs that the index names and the store lacks, unless a
-// collection took them: writers that know the old index must not reuse them.
-func (r *Repository) markMissing(ctx context.Context) error {
-	view, err := commit.ReadView(ctx, r.protocol(), commit.View{})
-	if err != nil && !errors.Is(err, ErrDamaged) {
-		return err
-	}
-	there := index.PackSet{}
-	for info, err := range r.store.List(ctx, packPrefix, "") {
-		if err != nil {
-			return err
-		}
-		if name, err := packfile.ParseName(strings.TrimPrefix(info.Key, packPrefix)); err == nil {
-			there[name] = struct{}{}
-		}
-	}
-	db, err := r.index(ctx)
-	if err != nil {
-		return err
-	}
-	for pack, err := range db.Packs(ctx) {
-		if err != nil {
-			return err
-		}
-		if there.Has(pack.Name) || view.Avoid().Has(pack.Name) {
+	for _, k := range all {
+		s.Snapshots++
+		if k.err != nil {
+			s.Unreadable = append(s.Unreadable, UnreadableSnapshot{k.id, k.err})
 			continue
 		}
-		if err := commit.MarkDamaged(ctx, r.protocol(), pack.Name); err != nil {
+		s.LogicalBytes += k.info.Manifest.Counts.Bytes
+	}
+	view, err := r.packMarks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.measure(ctx, r, view); err != nil {
+		return nil, err
+	}
+	s.DamagedPacks = ascending(view.Damaged)
+	blobs, err := r.blobTable(ctx, view)
+	if err != nil {
+		return nil, err
+	}
+	s.Blobs, s.UniqueBytes, s.Duplicates = uint64(blobs.len()), blobs.total().Bytes, blobs.duplicates
+	return s, nil
+}
+
+// measure adds up the sizes of all objects.
+func (s *Stats) measure(ctx context.Context, r *Repository, view commit.View) error {
+	for info, err := range r.store.List(ctx, "", "") {
+		if err != nil {
 			return err
+		}
+		size := uint64(info.Size)
+		s.StoredBytes += size
+		switch folder, rest, _ := strings.Cut(info.Key, "/"); folder + "/" {
+		case packPrefix:
+			name, err := packfile.ParseName(rest)
+			if err != nil {
+				continue // not ours: a check names it
+			}
+			s.Packs++
+			s.PackBytes += size
+			if view.Dead.Has(name) {
+				s.DeadPacks++
+				s.DeadBytes += size
+			}
+		case index.Prefix:
+			if _, err := index.ParseSegmentName(rest); err != nil {
+				continue
+			}
+			s.Segments++
+			s.IndexBytes += size
+		case "snapshots/", "labels/", "pending/", "forgotten/":
+			s.SnapshotBytes += size
 		}
 	}
 	return nil
-}
-
-func unreadablePack(err error) Problem {
-	p := Problem{Object: packPrefix, What: Damaged, Err: err}
-	if at := (*index.Error)(nil); errors.As(err, &at) {
-		p.Object, p.Err = at.Object, at.Err
-	}
-	if what, ok := lost(err); ok {
-		p.What = what
-	}
-	return p
 }
