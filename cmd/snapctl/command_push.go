@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/snapctl/snapctl/engine"
+	"github.com/snapctl/snapctl/providers/objectstore"
 )
 
 // pushOptions are the options of push and pull.
@@ -110,7 +112,17 @@ func (c *cli) remotePlace(ctx context.Context, here *engine.Repository, name str
 		return p, p.check()
 	}
 	remote, err := here.Remote(ctx, name)
-	return place(remote.Place), hintRemotes(err)
+	return place(remote.Place), hintDirectory(name, hintRemotes(err))
+}
+
+// hintDirectory tells somebody who named a directory as if it were a remote how to
+// name it.
+func hintDirectory(name string, err error) error {
+	info, statErr := os.Stat(name)
+	if err == nil || statErr != nil || !info.IsDir() || errors.As(err, new(*objectstore.Error)) || errors.Is(err, engine.ErrDamaged) {
+		return err
+	}
+	return &hinted{err, fmt.Sprintf("write %s if you mean the directory: what has no slash is the name of a remote", quote("./"+name))}
 }
 
 // remoteKeys are the keys of the remote, or those of this repository if nobody
@@ -177,17 +189,21 @@ func (c *cli) runTransfer(ctx context.Context, d direction, ids []engine.ID, dry
 	if !dryRun {
 		c.tidy(ctx, target)
 	}
+	if err != nil && len(result.Snapshots) == 0 {
+		return err // nothing was done that could be told
+	}
 	return errors.Join(err, c.printTransfer(d, result, dryRun))
 }
 
 func (c *cli) printTransfer(d direction, r *engine.PushResult, dryRun bool) error {
 	p := c.printer()
-	present := 0
+	present, lost := 0, 0
 	for _, s := range r.Snapshots {
 		if s.Present {
 			present++
 		}
 		if s.Err != nil {
+			lost++
 			c.talk.warn("snapshot %v was not %s: %v", s.ID, d.done, s.Err)
 		}
 		if err := p.print(pushedReportOf(s)); err != nil {
@@ -198,8 +214,10 @@ func (c *cli) printTransfer(d direction, r *engine.PushResult, dryRun bool) erro
 	if dryRun {
 		did = "would have " + d.done
 	}
-	c.talk.say("%s %s, %d of them there already; %s copied, %s stored, in %s", did, plural(uint64(len(r.Snapshots)), "snapshot"), present,
-		size(r.Bytes), size(r.StoredBytes), seconds(r.Duration))
+	if pushed := len(r.Snapshots) - lost; pushed > 0 || lost == 0 {
+		c.talk.say("%s %s, %d of them there already; %s copied, %s stored, in %s", did, plural(uint64(pushed), "snapshot"), present,
+			size(r.Bytes), size(r.StoredBytes), seconds(r.Duration))
+	}
 	return p.print(pushSummary{
 		Type: "summary", Snapshots: len(r.Snapshots), Present: present, Blobs: r.Blobs, Bytes: r.Bytes,
 		StoredBytes: r.StoredBytes, DryRun: dryRun, DurationMS: r.Duration.Milliseconds(),

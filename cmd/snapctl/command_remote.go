@@ -32,7 +32,14 @@ func newRemoteAddCommand(c *cli) *cobra.Command {
 		if err := p.check(); err != nil {
 			return err
 		}
-		if !p.isURL() {
+		switch {
+		case p == "":
+			return &usageError{err: errors.New("the place is empty"), hint: "give the path of a directory, or an s3:// URL"}
+		case p.isURL():
+			if _, err := p.bucketOptions(); err != nil {
+				return err
+			}
+		default:
 			p = place(resolved(string(p))) // the next command may run elsewhere
 		}
 		return c.withRepository(ctx, func(repo *engine.Repository) error {

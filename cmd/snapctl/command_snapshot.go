@@ -140,7 +140,7 @@ func (c *cli) snapshot(ctx context.Context, dir string, o snapshotOptions) error
 		}
 		c.saySnapshot(result, o.dryRun)
 		return errors.Join(err, c.printer().print(snapshotReportOf(result, o.dryRun)))
-	})
+	}, forSnapshot)
 }
 
 func (o *snapshotOptions) engineOptions(dir string) (engine.SnapshotOptions, error) {

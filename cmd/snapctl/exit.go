@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"strings"
+	"regexp"
+	"syscall"
 
 	"github.com/snapctl/snapctl/engine"
 	"github.com/snapctl/snapctl/engine/restore"
+	"github.com/snapctl/snapctl/gc"
 	"github.com/snapctl/snapctl/providers/objectstore"
+	"github.com/snapctl/snapctl/providers/objectstore/s3"
 )
 
 // The exit codes. They are an interface: their meaning never changes, and an
@@ -62,6 +65,33 @@ type failure struct {
 	hint    string // empty if there is nothing to add
 }
 
+// hintsDamaged say what helps, by the key of an object that the message names. Paths of
+// workspaces and of repositories look alike only up to the id.
+var hintsDamaged = []struct {
+	object *regexp.Regexp
+	hint   string
+}{
+	{regexp.MustCompile(`\bpending/[0-9a-f]{32}`), "`snapctl repair sessions` lists attempts to publish that cannot be read"},
+	{regexp.MustCompile(`\bsnapshots/[0-9a-f]{64}/`), "`snapctl repair snapshots --dry-run` says what is left of them"},
+	{regexp.MustCompile(`\blabels/[0-9a-f]{64}/`), "`snapctl repair snapshots --dry-run` lists labels that cannot be read"},
+	{regexp.MustCompile(`\bgc/[0-9]{10}/`), hintLists},
+	{regexp.MustCompile(`\bforgotten/[0-9a-f]{64}/`), "put it back from a copy; `snapctl gc --undo-window 0` gives the undo up"},
+	{regexp.MustCompile(`\bopen repository: config: |\bkey [0-9a-f]{32}: |\brepository [0-9a-f]{32} has no key\b`), "put it back from a copy; docs/recovery.md says how"},
+}
+
+// hintLists is for lists of a collection neither of which can be read.
+const hintLists = "get the objects of that folder below gc/ back from a copy of the store; docs/recovery.md"
+
+// hintOfDamage is the hint for a message about damage.
+func hintOfDamage(message string) string {
+	for _, h := range hintsDamaged {
+		if h.object.MatchString(message) {
+			return h.hint
+		}
+	}
+	return hintDamaged
+}
+
 const hintDamaged = "run `snapctl check --read-data` to see what is affected; a lost index comes back by `snapctl repair index`"
 
 // classes are tried in order: the first that matches decides.
@@ -70,7 +100,7 @@ var classes = []struct {
 	code int
 	hint string
 }{
-	{context.Canceled, exitInterrupted, ""},
+	{context.Canceled, exitInterrupted, "nothing has to be cleaned up; run the command again, and it goes on where it ended"},
 	{engine.ErrPartial, exitIncomplete, ""}, // what is missing has been named by then
 	{engine.ErrNoRepository, exitNoRepository, "make one with `snapctl init`, or name another with --repo or " + envRepo},
 	{engine.ErrExists, exitFailed, "the repository is ready to use, as it is"},
@@ -81,19 +111,26 @@ var classes = []struct {
 	{engine.ErrBusy, exitBusy, "wait for the other process to end, or use another --state-dir"},
 	{engine.ErrWrongKey, exitWrongKey, "give the key with --identity, --passphrase-file or --passphrase-command, or by " + envIdentity + " or " + envPassphrase},
 	{engine.ErrNewerVersion, exitFailed, "update snapctl: a newer program wrote this repository"},
+	{engine.ErrRetry, exitFailed, "run the command again"}, // before damage: what seems lost was taken by a collection
+	{gc.ErrChanging, exitFailed, "run the command again"},
+	{gc.ErrLost, exitDamaged, ""}, // its message has the next steps
+	{engine.ErrCondemnedUnknown, exitDamaged, "run `snapctl gc`: it settles that none of them is"},
 	{engine.ErrDamaged, exitDamaged, hintDamaged},
 	{engine.ErrAmbiguous, exitFailed, "write more digits of the snapshot id; `snapctl list` shows them"},
 	{engine.ErrNoEntry, exitFailed, "`snapctl ls -R SNAP` shows what is in a snapshot"},
 	{engine.ErrNotFound, exitFailed, "`snapctl list` shows the snapshots"},
-	{engine.ErrRetry, exitFailed, "run the command again"},
 	{objectstore.ErrNoSpace, exitFailed, "make room where the repository is"},
-	{objectstore.ErrDenied, exitFailed, "run as a user who may read and write the repository"},
+	{syscall.ENOSPC, exitFailed, "make room there; for local state, --state-dir names another place"},
+	{syscall.EROFS, exitFailed, "mount it for writing, or name another place"},
 	{fs.ErrPermission, exitFailed, "run as a user who may read and write there"},
+	{objectstore.ErrDenied, exitFailed, "give credentials that may do this, by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile; docs/object-stores.md has the permissions"},
+	{objectstore.ErrThrottled, exitFailed, "run the command again later; what was stored is used then"},
+	{objectstore.ErrUnavailable, exitFailed, "check the endpoint and the network, and run the command again; what was stored is used then"},
 }
 
 // explain turns an error into a code, a message and a hint.
 func explain(err error) failure {
-	f := failure{code: exitFailed, message: strings.ReplaceAll(err.Error(), "\n", "; ")} // joined errors are lines
+	f := failure{code: exitFailed, message: oneLine(err.Error())}
 	var usage *usageError
 	if errors.As(err, &usage) {
 		return failure{code: exitUsage, message: err.Error(), hint: usage.hint}
@@ -104,8 +141,14 @@ func explain(err error) failure {
 			break
 		}
 	}
+	if f.code == exitDamaged && f.hint == hintDamaged {
+		f.hint = hintOfDamage(f.message)
+	}
 	if f.code == exitIncomplete && errors.Is(err, engine.ErrDamaged) {
 		f.hint = hintDamaged
+	}
+	if s3.Advised(err) { // in its message, and better
+		f.hint = ""
 	}
 	var own *hinted
 	if errors.As(err, &own) {

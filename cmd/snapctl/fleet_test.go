@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	fleetSnapshots = flag.Int("fleet.snapshots", 12, "snapshots of each process of TestFleet")
+	fleetSnapshots = flag.Int("fleet.snapshots", 24, "snapshots of each process of TestFleet")
 	fleetPause     = flag.Duration("fleet.pause", time.Second, "how long TestFleet stops some of them")
 )
 

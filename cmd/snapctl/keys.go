@@ -46,10 +46,13 @@ func (o *keyOptions) env(name string) string {
 // unlock opens the repository in a store. Keys that are named are the only
 // ones tried. Otherwise it is the identity in the user's config directory, and
 // then a passphrase, if there is a terminal to ask on.
-func (c *cli) unlock(ctx context.Context, p place, store objectstore.Store, keys keyOptions) (*engine.Repository, error) {
+func (c *cli) unlock(ctx context.Context, p place, store objectstore.Store, keys keyOptions, how ...opening) (*engine.Repository, error) {
 	opts, err := c.openOptions(p)
 	if err != nil {
 		return nil, err
+	}
+	for _, adjust := range how {
+		adjust(&opts)
 	}
 	named, err := c.namedCredentials(ctx, keys)
 	if err != nil {

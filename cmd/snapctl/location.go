@@ -34,15 +34,21 @@ func (c *cli) stateDir() string {
 func (c *cli) openOptions(p place) (engine.OpenOptions, error) {
 	opts := engine.OpenOptions{
 		StateDir: c.stateDir(), Events: c.talk.events(), Tool: "snapctl " + buildVersion().Version,
-		VerifyUploads: c.globals.network.verifyUploads,
+		VerifyUploads: c.globals.network.verifyUploads, Now: repositoryClock,
 	}
 	if !p.isURL() {
 		return opts, nil
 	}
+	opts.Place = string(p)
 	var err error
 	opts.CacheBytes, err = c.globals.network.cacheBytes()
 	return opts, err
 }
+
+// opening changes how a repository is opened.
+type opening func(*engine.OpenOptions)
+
+func forSnapshot(opts *engine.OpenOptions) { opts.ForSnapshot = true }
 
 // withRepository opens the repository for the time of do.
 func (c *cli) withRepository(ctx context.Context, do func(*engine.Repository) error) error {
@@ -50,16 +56,16 @@ func (c *cli) withRepository(ctx context.Context, do func(*engine.Repository) er
 }
 
 // withStore is withRepository for who also cares for what it lies in.
-func (c *cli) withStore(ctx context.Context, do func(backing, *engine.Repository) error) error {
+func (c *cli) withStore(ctx context.Context, do func(backing, *engine.Repository) error, how ...opening) error {
 	p, err := c.repoPlace()
 	if err != nil {
 		return err
 	}
-	return c.withPlace(ctx, p, c.globals.keys, do)
+	return c.withPlace(ctx, p, c.globals.keys, do, how...)
 }
 
 // withPlace opens the repository at a place with keys for the time of do.
-func (c *cli) withPlace(ctx context.Context, p place, keys keyOptions, do func(backing, *engine.Repository) error) (err error) {
+func (c *cli) withPlace(ctx context.Context, p place, keys keyOptions, do func(backing, *engine.Repository) error, how ...opening) (err error) {
 	store, err := c.open(p)
 	if err != nil {
 		return err
@@ -70,7 +76,7 @@ func (c *cli) withPlace(ctx context.Context, p place, keys keyOptions, do func(b
 		}
 		err = errors.Join(err, store.Close())
 	}()
-	repo, err := c.unlock(ctx, p, store, keys)
+	repo, err := c.unlock(ctx, p, store, keys, how...)
 	if err != nil {
 		return atPlace(p, err)
 	}

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
 		"snapctl":  main,
 		"ordinary": ordinary,
+		"soakfork": soakFork,
 	})
 }
 
@@ -47,6 +48,9 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
+			if asBuilt(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")) {
+				env.Setenv("PATH", filepath.Dir(program(t))+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			}
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("SNAPCTL_REPO", filepath.Join(env.WorkDir, "repo"))
 			return os.Mkdir(filepath.Join(env.WorkDir, "home"), 0o700)

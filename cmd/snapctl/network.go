@@ -43,13 +43,17 @@ func (o *networkOptions) limits() (upload, download int64, err error) {
 	return upload, download, err
 }
 
+// minLimit is what a transfer needs to end at all: at less than a few KiB a second,
+// shared by a few packs, a store is given up as stalled.
+const minLimit = 16 << 10
+
 func parseLimit(option, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
 	n, err := parseSize(text)
-	if err == nil && n < 1 {
-		err = fmt.Errorf("%q is no limit", text)
+	if err == nil && n < minLimit {
+		err = fmt.Errorf("%s is too little: packs need 16K", text)
 	}
 	if err != nil {
 		return 0, &usageError{err: fmt.Errorf("%s: %w", option, err), hint: "write a number of bytes a second, such as 500K or 10M"}

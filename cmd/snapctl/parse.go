@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/snapctl/snapctl/engine"
+	"github.com/snapctl/snapctl/gc/retention"
 )
 
 // parseLabels reads key=value arguments. A later one for the same key counts.
@@ -53,35 +52,10 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
 		return t, nil
 	}
-	if age, err := parseAge(text); err == nil {
+	if age, err := retention.ParseDuration(text); err == nil {
 		return now.Add(-age), nil
 	}
 	return time.Time{}, &usageError{err: fmt.Errorf("%q is no time", text), hint: "write 2026-01-31, 2026-01-31T15:04:05Z, or an age such as 90m, 2h, 3d or 1w"}
-}
-
-var errAge = errors.New("not an age")
-
-// parseAge adds up numbers with the units s, m, h, d and w.
-func parseAge(text string) (time.Duration, error) {
-	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
-	total := time.Duration(0)
-	for text != "" {
-		end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
-		if end <= 0 {
-			return 0, errAge
-		}
-		n, err := strconv.ParseInt(text[:end], 10, 64)
-		unit := units[text[end]]
-		if err != nil || unit == 0 || n > (math.MaxInt64-int64(total))/int64(unit) {
-			return 0, errAge
-		}
-		total += time.Duration(n) * unit
-		text = text[end+1:]
-	}
-	if total == 0 {
-		return 0, errAge
-	}
-	return total, nil
 }
 
 // parseShare reads a percentage, as a share of 1.

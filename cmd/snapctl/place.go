@@ -119,10 +119,19 @@ func (c *cli) create(p place) (backing, error) {
 	return directory{store}, err
 }
 
-func (c *cli) openBucket(p place) (backing, error) {
+// bucketOptions are what the URL of a bucket says.
+func (p place) bucketOptions() (s3.Options, error) {
 	opts, err := s3.ParseURL(string(p))
 	if err != nil {
-		return nil, &usageError{err: err, hint: "write s3://BUCKET/PREFIX?endpoint=https://HOST:PORT; docs/object-stores.md has all parameters"}
+		err = &usageError{err: err, hint: "write s3://BUCKET/PREFIX?endpoint=https://HOST:PORT; docs/object-stores.md has all parameters"}
+	}
+	return opts, err
+}
+
+func (c *cli) openBucket(p place) (backing, error) {
+	opts, err := p.bucketOptions()
+	if err != nil {
+		return nil, err
 	}
 	opts.Credentials = s3.DefaultCredentials(opts.Profile)
 	if opts.Region == "" && opts.Endpoint == "" {
@@ -139,5 +148,6 @@ func (c *cli) openBucket(p place) (backing, error) {
 	return bucket{transport.New(under, transport.Options{
 		UploadLimit: upload, DownloadLimit: download,
 		Bulk: []string{"packs/"}, Immutable: []string{"packs/", "index/"},
+		Waiting: newPatience(c.talk).tell,
 	}), under}, nil
 }

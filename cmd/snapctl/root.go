@@ -64,8 +64,8 @@ func newRootCommand(c *cli) *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: groupDefault, Title: "Commands:"}, &cobra.Group{ID: groupAdvanced, Title: "Advanced commands:"})
 	root.AddCommand(
 		newInitCommand(c), newSnapshotCommand(c), newRestoreCommand(c), newListCommand(c), newShowCommand(c),
-		newLsCommand(c), newCatCommand(c), newDiffCommand(c), newLabelCommand(c),
-		newPushCommand(c), newPullCommand(c), newCheckCommand(c), newStatsCommand(c), newKeyCommand(c), newRemoteCommand(c), newRepairCommand(c),
+		newLsCommand(c), newCatCommand(c), newDiffCommand(c), newLabelCommand(c), newForgetCommand(c),
+		newPushCommand(c), newPullCommand(c), newGCCommand(c), newCheckCommand(c), newStatsCommand(c), newKeyCommand(c), newRemoteCommand(c), newRepairCommand(c),
 		newVersionCommand(c), newCompletionCommand(c), newManCommand(c), newEnvironmentTopic())
 	return root
 }

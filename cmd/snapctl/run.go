@@ -80,7 +80,7 @@ func (c *cli) finish(ctx context.Context, err error) int {
 		return exitDone
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("interrupted: %w", context.Canceled)
+		err = errInterrupted
 	}
 	f := explain(err)
 	c.talk.fail(f)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/snapctl/snapctl/engine"
@@ -43,7 +44,7 @@ func (t *talker) detail(format string, args ...any) {
 
 // warn tells of something that went wrong without ending the operation.
 func (t *talker) warn(format string, args ...any) {
-	message := printable(fmt.Sprintf(format, args...))
+	message := printable(oneLine(fmt.Sprintf(format, args...)))
 	if t.json {
 		t.writeJSON(struct {
 			Type    string `json:"type"`
@@ -53,6 +54,9 @@ func (t *talker) warn(format string, args ...any) {
 	}
 	t.write("snapctl: warning: " + message)
 }
+
+// oneLine makes one line of joined errors, which are a line each.
+func oneLine(message string) string { return strings.ReplaceAll(message, "\n", "; ") }
 
 // fail tells why the program ends.
 func (t *talker) fail(f failure) {

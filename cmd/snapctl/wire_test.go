@@ -183,11 +183,13 @@ func TestStoreErrors(t *testing.T) {
 		env  []string
 		says []string
 		code int
+		hint string // a part of it; empty: the message says what to do
 	}{
 		"no bucket":      {repo: place("absent-bucket", server.Endpoint), says: []string{"absent-bucket", "bucket does not exist"}, code: exitFailed},
-		"no repository":  {repo: place(server.Bucket, server.Endpoint), says: []string{"no snapctl repository"}, code: exitNoRepository},
-		"wrong secret":   {repo: place(server.Bucket, server.Endpoint), env: []string{"AWS_SECRET_ACCESS_KEY=wrong"}, says: []string{server.Bucket, "denied"}, code: exitFailed},
-		"no credentials": {repo: place(server.Bucket, server.Endpoint), env: []string{"AWS_ACCESS_KEY_ID="}, says: []string{"credentials"}, code: exitFailed},
+		"no repository":  {repo: place(server.Bucket, server.Endpoint), says: []string{"no snapctl repository"}, code: exitNoRepository, hint: "snapctl init"},
+		"wrong secret":   {repo: place(server.Bucket, server.Endpoint), env: []string{"AWS_SECRET_ACCESS_KEY=wrong"}, says: []string{server.Bucket, "denied", "secret key does not belong"}, code: exitFailed},
+		"unknown key":    {repo: place(server.Bucket, server.Endpoint), env: []string{"AWS_ACCESS_KEY_ID=nobody"}, says: []string{server.Bucket, "denied", "does not know this access key"}, code: exitFailed},
+		"no credentials": {repo: place(server.Bucket, server.Endpoint), env: []string{"AWS_ACCESS_KEY_ID="}, says: []string{"credentials"}, code: exitFailed, hint: "AWS_ACCESS_KEY_ID"},
 		"unknown CA":     {repo: place(secure.Bucket, secure.Endpoint), says: []string{"certificate"}, code: exitFailed},
 		"TLS to plain":   {repo: place(server.Bucket, strings.Replace(server.Endpoint, "http:", "https:", 1)), says: []string{"no secure connection"}, code: exitFailed},
 		"no such host":   {repo: place(server.Bucket, "https://store.invalid"), says: []string{"store.invalid"}, code: exitFailed},
@@ -204,6 +206,10 @@ func TestStoreErrors(t *testing.T) {
 				if !strings.Contains(o.err, want) {
 					t.Errorf("nothing says %q: %s", want, o.err)
 				}
+			}
+			_, hint, found := strings.Cut(o.err, "snapctl: hint: ")
+			if found != (test.hint != "") || !strings.Contains(hint, test.hint) {
+				t.Errorf("hint %q, want %q", hint, test.hint)
 			}
 		})
 	}
