@@ -4,6 +4,7 @@
 //	go run ./bench -size small           about a minute, no network
 //	go run ./bench -size full -runs 5    the workspaces that docs/benchmarks.md shows
 //	go run ./bench -size scale           how cost grows with files and snapshots
+//	go run ./bench -size collect         forgetting and collecting, beside restic
 //	go run ./bench -size s3              a bucket on this machine, behind a slow link
 //
 // Workspaces and repositories lie in a folder of their own, by default on
@@ -46,12 +47,12 @@ type options struct {
 
 func parseFlags() options {
 	var o options
-	flag.StringVar(&o.size, "size", "small", "small, full, scale or s3")
+	flag.StringVar(&o.size, "size", "small", "small, full, scale, collect or s3")
 	flag.IntVar(&o.runs, "runs", 5, "measured runs of every command")
 	flag.StringVar(&o.dir, "dir", "/dev/shm/snapctl-bench", "where to work; removed in the end")
 	flag.StringVar(&o.sets, "sets", "bench/out/sets", "where the workspaces are, or are built")
 	flag.StringVar(&o.snapctl, "snapctl", "bin/snapctl", "the binary")
-	flag.StringVar(&o.only, "only", "", "run only the rows that match this regular expression")
+	flag.StringVar(&o.only, "only", "", "run only the rows, or the parts of s3, that match this regular expression")
 	flag.StringVar(&o.json, "json", "bench/out/bench.json", "where to write the figures")
 	flag.Parse()
 	return o
@@ -75,7 +76,9 @@ func run(ctx context.Context) error {
 	b.describe(os.Stdout, o.size)
 	switch o.size {
 	case "s3":
-		return b.s3(ctx)
+		return b.s3(ctx, only)
+	case "collect":
+		return b.collect(ctx)
 	case "scale":
 		if err := b.scale(ctx); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -23,7 +24,7 @@ type overS3 struct {
 	snapctl tool // with a local repository
 	restic  tool
 	bucket  string // the URL of snapctl's repository
-	ws      string
+	ws      string // ws-node
 }
 
 const (
@@ -32,7 +33,8 @@ const (
 	bucket    = "bench"
 )
 
-func (b *bench) s3(ctx context.Context) (err error) {
+// s3 measures the parts that match only.
+func (b *bench) s3(ctx context.Context, only *regexp.Regexp) (err error) {
 	stop, endpoint, err := b.startGateway(ctx)
 	if err != nil {
 		return err
@@ -43,10 +45,8 @@ func (b *bench) s3(ctx context.Context) (err error) {
 		return err
 	}
 	defer l.Close()
-	s := &overS3{bench: b, link: l, bucket: "s3://" + bucket + "/snapctl?" + url.Values{"endpoint": {l.URL}}.Encode()}
-	if s.ws, err = b.workspace(ctx, "ws-node"); err != nil {
-		return err
-	}
+	s := &overS3{bench: b, link: l}
+	s.bucket = s.at("snapctl")
 	for _, t := range b.tools {
 		t.env = append(t.env, "AWS_ACCESS_KEY_ID="+accessKey, "AWS_SECRET_ACCESS_KEY="+secretKey)
 		switch t.name {
@@ -57,12 +57,26 @@ func (b *bench) s3(ctx context.Context) (err error) {
 			s.restic = t
 		}
 	}
-	for _, step := range []func(context.Context) error{s.first, s.restores, s.small, s.limited} {
-		if err := step(ctx); err != nil {
-			return err
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"tiny snapshot", s.tiny}, {"small files", s.smallFiles},
+		{"first push", s.first}, {"restore", s.restores}, {"limited rates", s.limited},
+	} {
+		if !only.MatchString(part.name) {
+			continue
+		}
+		if err := part.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
 	return nil
+}
+
+// at is the URL of a repository in the bucket, at the far end of the link.
+func (s *overS3) at(prefix string) string {
+	return "s3://" + bucket + "/" + prefix + "?" + url.Values{"endpoint": {s.link.URL}}.Encode()
 }
 
 // startGateway runs a server in the scratch folder until stop is called.
@@ -130,12 +144,7 @@ func (s *overS3) empty(ctx context.Context) error {
 func (s *overS3) counted(ctx context.Context, t tool, command []string, target string) (measure.Run, link.Counts, error) {
 	before := s.link.Counts()
 	run, err := t.run(ctx, command, s.ws, target)
-	after := s.link.Counts()
-	for method, n := range before.Requests {
-		after.Requests[method] -= n
-	}
-	after.Bytes -= before.Bytes
-	return run, after, err
+	return run, s.link.Counts().Since(before), err
 }
 
 // pair is a command of each tool, side by side.
@@ -147,7 +156,11 @@ type pair struct {
 func (s *overS3) compare(name string, p pair, goal float64) {
 	fmt.Printf("\n%s\n", name)
 	line := func(tool string, series measure.Series, c link.Counts) {
-		fmt.Printf("  %-9s %7.3f s wall, peak %d MiB, %d requests %v, %.1f MB\n", tool, series.Wall().Seconds(), series.RSS()>>20, c.Total(), c.Requests, float64(c.Bytes)/1e6)
+		peak := ""
+		if rss := series.RSS(); rss > 0 {
+			peak = fmt.Sprintf(" peak %d MiB,", rss>>20)
+		}
+		fmt.Printf("  %-9s %7.3f s wall,%s %d requests %v, %.1f MB\n", tool, series.Wall().Seconds(), peak, c.Total(), c.Requests, float64(c.Bytes)/1e6)
 	}
 	line("snapctl", p.ours, p.ourN)
 	if len(p.theirs) == 0 {
@@ -161,13 +174,37 @@ func (s *overS3) compare(name string, p pair, goal float64) {
 	fmt.Printf("  wall / restic %5.2f x, goal %.2f x: %s\n", ratio, goal, word)
 }
 
-// first measures saving into an empty bucket: a push, a snapshot at once, and
-// restic's backup.
-func (s *overS3) first(ctx context.Context) error {
+// ready saves ws-node in a local repository.
+func (s *overS3) ready(ctx context.Context) (err error) {
+	if s.ws, err = s.workspace(ctx, "ws-node"); err != nil {
+		return err
+	}
 	if err := s.snapctl.reset(ctx); err != nil {
 		return err
 	}
-	if _, err := s.snapctl.run(ctx, s.local("snapshot", "$WS"), s.ws, ""); err != nil {
+	_, err = s.snapctl.run(ctx, s.local("snapshot", "$WS"), s.ws, "")
+	return err
+}
+
+// filled is ready, with a bucket that holds ws-node for both tools.
+func (s *overS3) filled(ctx context.Context) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	if err := s.empty(ctx); err != nil {
+		return err
+	}
+	if _, err := s.snapctl.run(ctx, s.local("push", s.bucket), "", ""); err != nil {
+		return err
+	}
+	_, err := s.restic.run(ctx, []string{"restic", "--quiet", "backup", "$WS"}, s.ws, "")
+	return err
+}
+
+// first measures saving into an empty bucket: a push, a snapshot at once, and
+// restic's backup.
+func (s *overS3) first(ctx context.Context) error {
+	if err := s.ready(ctx); err != nil {
 		return err
 	}
 	var push, direct pair
@@ -205,19 +242,8 @@ func (s *overS3) first(ctx context.Context) error {
 
 // restores measures restores with empty caches, and snapctl's with a warm one.
 func (s *overS3) restores(ctx context.Context) error {
-	if err := s.empty(ctx); err != nil {
+	if err := s.filled(ctx); err != nil {
 		return err
-	}
-	for _, do := range []func() error{
-		func() error { _, err := s.snapctl.run(ctx, s.local("push", s.bucket), "", ""); return err },
-		func() error {
-			_, err := s.restic.run(ctx, []string{"restic", "--quiet", "backup", "$WS"}, s.ws, "")
-			return err
-		},
-	} {
-		if err := do(); err != nil {
-			return err
-		}
 	}
 	var cold, warm pair
 	for n := range s.runs + 1 {
@@ -267,40 +293,13 @@ func (s *overS3) restore(ctx context.Context, t tool, command []string, cache ca
 	return run, counts, err
 }
 
-// small measures a snapshot of one edited file at 30 ms a request.
-func (s *overS3) small(ctx context.Context) error {
-	tree, err := scale{bench: s.bench}.tree(1000)
-	if err != nil {
-		return err
-	}
-	if _, err := s.snapctl.run(ctx, s.snap("snapshot", tree), "", ""); err != nil {
-		return err
-	}
-	var edit, same pair
-	s.link.Reset(30*time.Millisecond, 0)
-	for n := range s.runs {
-		if err := os.WriteFile(filepath.Join(tree, "d0000", "f000"), fmt.Appendf(nil, "edit %d", n), 0o644); err != nil {
-			return err
-		}
-		run, counts, err := s.counted(ctx, s.snapctl, s.snap("snapshot", tree), "")
-		if err != nil {
-			return err
-		}
-		edit.ours, edit.ourN = append(edit.ours, run), counts
-		if run, counts, err = s.counted(ctx, s.snapctl, s.snap("snapshot", tree, "--skip-unchanged"), ""); err != nil {
-			return err
-		}
-		same.ours, same.ourN = append(same.ours, run), counts
-	}
-	s.compare("one edit at 30 ms, new process", edit, 0)
-	s.compare("no change at 30 ms, --skip-unchanged, new process", same, 0)
-	return nil
-}
-
 // limited measures restores at 30 ms and some rates.
 func (s *overS3) limited(ctx context.Context) error {
+	if err := s.filled(ctx); err != nil {
+		return err
+	}
 	for _, megabytes := range []int{1, 10, 100} {
-		s.link.Reset(30*time.Millisecond, megabytes*1_000_000)
+		s.link.Reset(roundTrip, megabytes*1_000_000)
 		command := s.snap("restore", "latest", "$TO", "--source", s.ws)
 		if megabytes == 1 { // the whole would take minutes
 			command = append(command, "--path", "node_modules/typescript")

@@ -45,6 +45,17 @@ func (c Counts) Total() int {
 	return sum
 }
 
+// Since is what passed after before, which was counted earlier.
+func (c Counts) Since(before Counts) Counts {
+	since := Counts{Requests: map[string]int{}, Bytes: c.Bytes - before.Bytes}
+	for method, n := range c.Requests {
+		if n -= before.Requests[method]; n > 0 {
+			since.Requests[method] = n
+		}
+	}
+	return since
+}
+
 // New starts a link to the server at target.
 func New(target string) (*Link, error) {
 	to, err := url.Parse(target)
