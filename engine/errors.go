@@ -14,6 +14,8 @@ import (
 var (
 	// ErrNoRepository says that there is no repository at the place.
 	ErrNoRepository = errors.New("no snapctl repository here")
+	// ErrConfigGone says, beside ErrNoRepository, that there was one.
+	ErrConfigGone = errors.New("packs of one are there, but not its config")
 	// ErrExists says that Init found a repository.
 	ErrExists = errors.New("a repository exists already")
 	// ErrNotFound says that a snapshot, or a path in one, does not exist.
@@ -24,9 +26,10 @@ var (
 	ErrPartial = errors.New("done but incomplete")
 	// ErrBusy says that another process holds what is needed.
 	ErrBusy = errors.New("in use by another process")
-	// ErrRetry says that the attempt lost a race with a collection or could not
-	// be published; starting it over will do.
-	ErrRetry = errors.New("lost a race with a collector, try again")
+	// ErrRetry says that what the attempt relied on was taken by a collection, is not
+	// there since the store was put back, or could not be published; starting it over
+	// will do.
+	ErrRetry = errors.New("the repository changed meanwhile, try again")
 	// ErrNotFamily says that two repositories name blobs in different ways.
 	ErrNotFamily = errors.New("repositories are not of one family: only one made by init --like can exchange snapshots")
 	// ErrWrongKey says that no given credential opens the repository.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/snapctl/snapctl/engine/commit"
@@ -76,11 +75,12 @@ func (r *Repository) ResolveForgotten(ctx context.Context, name string) (ID, err
 }
 
 func (r *Repository) resolveForgotten(ctx context.Context, name string) (ID, error) {
-	if len(name) < MinPrefix || len(name) > 2*blob.IDSize || strings.Trim(name, "0123456789abcdef") != "" {
+	prefix, ok := prefixOf(name)
+	if !ok {
 		return ID{}, fmt.Errorf("%w: a forgotten snapshot is named by %d to %d hexadecimal digits", ErrNotFound, MinPrefix, 2*blob.IDSize)
 	}
 	var found ID
-	for ref, err := range commit.ListForgotten(ctx, r.protocol(), name) {
+	for ref, err := range commit.ListForgotten(ctx, r.protocol(), prefix) {
 		if err != nil {
 			return ID{}, err
 		}

@@ -164,10 +164,11 @@ func (r *Repository) resolve(ctx context.Context, name string, filter Filter) (I
 	if name == Latest {
 		return r.latest(ctx, filter)
 	}
-	if len(name) < MinPrefix || len(name) > 2*blob.IDSize || strings.Trim(name, "0123456789abcdef") != "" {
+	prefix, ok := prefixOf(name)
+	if !ok {
 		return ID{}, fmt.Errorf("%w: a snapshot is named by %d to %d hexadecimal digits, or %q", ErrNotFound, MinPrefix, 2*blob.IDSize, Latest)
 	}
-	refs, err := r.refs(ctx, name)
+	refs, err := r.refs(ctx, prefix)
 	if err != nil {
 		return ID{}, err
 	}
@@ -178,6 +179,13 @@ func (r *Repository) resolve(ctx context.Context, name string, filter Filter) (I
 		return refs[0].ID, nil
 	}
 	return ID{}, fmt.Errorf("%w: %d snapshots start with it, such as %v and %v", ErrAmbiguous, len(refs), refs[0].ID, refs[1].ID)
+}
+
+// prefixOf reports whether the name can be that of a snapshot, and returns it as ids are
+// written.
+func prefixOf(name string) (prefix string, ok bool) {
+	prefix = strings.ToLower(name)
+	return prefix, len(prefix) >= MinPrefix && len(prefix) <= 2*blob.IDSize && strings.Trim(prefix, "0123456789abcdef") == ""
 }
 
 func (r *Repository) latest(ctx context.Context, filter Filter) (ID, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/engine/config"
 	"github.com/snapctl/snapctl/engine/fetch"
+	"github.com/snapctl/snapctl/engine/ingest"
 	"github.com/snapctl/snapctl/engine/keyring"
 	"github.com/snapctl/snapctl/index"
 	"github.com/snapctl/snapctl/packfile/blob"
@@ -136,13 +137,27 @@ func open(ctx context.Context, store objectstore.Store, opts OpenOptions) (*Repo
 	cfg, material, err := identify(ctx, early.answers, opts)
 	if err != nil {
 		early.discard(opts.Events)
-		return nil, err
+		return nil, onceThere(ctx, store, err)
 	}
 	early.settle(cfg.Repository, opts.Events)
 	rememberPlace(cfg.Repository, opts)
 	r := newRepository(store, cfg, material, opts)
 	r.early = early
 	return r, nil
+}
+
+// onceThere tells a repository that lost its config from a place where none ever was.
+func onceThere(ctx context.Context, store objectstore.Store, err error) error {
+	if !errors.Is(err, ErrNoRepository) {
+		return err
+	}
+	for _, listing := range store.List(ctx, ingest.PackPrefix, "") {
+		if listing == nil {
+			return fmt.Errorf("%w: %w", err, ErrConfigGone)
+		}
+		break
+	}
+	return err
 }
 
 // identify reads which repository there is, and unlocks its secrets.

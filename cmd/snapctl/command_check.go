@@ -183,7 +183,7 @@ func verdict(problems, harmful int) string {
 	case harmful == 0:
 		return plural(uint64(problems), "problem") + ", none of which affects a snapshot"
 	}
-	return fmt.Sprintf("%s, %d of which affect snapshots", plural(uint64(problems), "problem"), harmful)
+	return fmt.Sprintf("%s, %d of which have to be mended", plural(uint64(problems), "problem"), harmful)
 }
 
 // problemReport is something that is not as it should be.

@@ -188,7 +188,7 @@ func (c *cli) printCollectPlan(plan *gc.Plan, took time.Duration) error {
 	c.sayUndoable(plan)
 	return p.print(collectSummary{
 		Type: "summary", DryRun: true, Packs: plan.Packs, Bytes: plan.Bytes, Live: plan.Live, Deleted: len(plan.Sweep) + len(plan.Delete), DeletedBytes: int64(deleted),
-		Copied: len(plan.Copy), Freed: plan.Freed, Undoable: len(plan.Undoable), UndoableBytes: plan.Held, Expired: len(plan.Expire), Tombstones: len(plan.Tombstones),
+		Copied: len(plan.Copy), Freed: plan.Freed, Undoable: len(plan.Undoable), UndoableBytes: undoableBytes(plan), Expired: len(plan.Expire), Tombstones: len(plan.Tombstones),
 		DurationMS: took.Milliseconds(),
 	})
 }
@@ -209,10 +209,19 @@ func liveBytes(packs []gc.Pack) uint64 {
 	return n
 }
 
+// undoableBytes is how much the forgotten snapshots that can be had back keep, at most:
+// attempts that are about to publish are in it.
+func undoableBytes(plan *gc.Plan) int64 {
+	if len(plan.Undoable) == 0 {
+		return 0
+	}
+	return plan.Held
+}
+
 // sayUndoable tells who expects to see everything freed why it is not.
 func (c *cli) sayUndoable(plan *gc.Plan) {
 	if len(plan.Undoable) > 0 {
-		c.talk.say("%s can still be had back (up to %s): --undo-window 0 frees them now", plural(uint64(len(plan.Undoable)), "forgotten snapshot"), size(uint64(plan.Held)))
+		c.talk.say("%s can still be had back (up to %s): --undo-window 0 frees them now", plural(uint64(len(plan.Undoable)), "forgotten snapshot"), size(uint64(undoableBytes(plan))))
 	}
 }
 
@@ -226,7 +235,7 @@ func (c *cli) printCollected(plan *gc.Plan, r *gc.Result, took time.Duration) er
 	c.sayUndoable(plan)
 	s := collectSummary{
 		Type: "summary", Packs: plan.Packs, Bytes: plan.Bytes, Live: plan.Live, Deleted: r.Deleted, DeletedBytes: r.DeletedBytes, Copied: r.Copied,
-		NewPacks: r.NewPacks, NewBytes: r.NewBytes, Freed: r.DeletedBytes - r.NewBytes, Spared: r.Spared, Undoable: len(plan.Undoable), UndoableBytes: plan.Held,
+		NewPacks: r.NewPacks, NewBytes: r.NewBytes, Freed: r.DeletedBytes - r.NewBytes, Spared: r.Spared, Undoable: len(plan.Undoable), UndoableBytes: undoableBytes(plan),
 		Generations: slices.Concat(r.Adopted, r.Generations), Expired: r.Expired, Tombstones: r.Tombstones, DurationMS: took.Milliseconds(),
 	}
 	if r.Stopped != nil {
@@ -262,7 +271,7 @@ type collectSummary struct {
 	Freed         int64    `json:"freed"`
 	Spared        int      `json:"spared"`
 	Undoable      int      `json:"undoable"`
-	UndoableBytes int64    `json:"undoable_bytes"`
+	UndoableBytes int64    `json:"undoable_bytes"` // at most
 	Generations   []uint64 `json:"generations,omitempty"`
 	Expired       int      `json:"expired"`
 	Tombstones    int      `json:"tombstones"`

@@ -102,6 +102,7 @@ var classes = []struct {
 }{
 	{context.Canceled, exitInterrupted, "nothing has to be cleaned up; run the command again, and it goes on where it ended"},
 	{engine.ErrPartial, exitIncomplete, ""}, // what is missing has been named by then
+	{engine.ErrConfigGone, exitNoRepository, "put config back from a copy; docs/recovery.md says how"},
 	{engine.ErrNoRepository, exitNoRepository, "make one with `snapctl init`, or name another with --repo or " + envRepo},
 	{engine.ErrExists, exitFailed, "the repository is ready to use, as it is"},
 	{restore.ErrBusy, exitBusy, "wait for the other restore to end"},
@@ -143,6 +144,9 @@ func explain(err error) failure {
 	}
 	if f.code == exitDamaged && f.hint == hintDamaged {
 		f.hint = hintOfDamage(f.message)
+	}
+	if f.code == exitWrongKey && errors.Is(err, engine.ErrDamaged) {
+		f.hint = "the damaged key may be the one: put it back from a copy, docs/recovery.md says how; or " + f.hint
 	}
 	if f.code == exitIncomplete && errors.Is(err, engine.ErrDamaged) {
 		f.hint = hintDamaged

@@ -169,6 +169,5 @@ func (o outcome) reason() (told, error) {
 	return last, nil
 }
 
-// retryable reports whether the command lost a race with a collection, and asks to be
-// run again.
+// retryable reports whether a collection overtook the command, which asks to be run again.
 func (r told) retryable() bool { return strings.Contains(r.Message, engine.ErrRetry.Error()) }
