@@ -40,11 +40,11 @@ func TestOrphansAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	pending := "pending/" + string(commit.NewSession())
-	put(t, store, pending, keys.Sealer.Seal(nil, seal.Pending, record.Encode(), record.Encode()))
+	place(t, keys, pending, seal.Pending, record.Encode())
 	gone := blob.ID{9}
 	for sequence := range 2 {
 		change := commit.LabelChange{Set: record.Manifest.Labels}.Encode()
-		put(t, store, "labels/"+gone.String()+"/000000000"+string(rune('1'+sequence)), keys.Sealer.Seal(nil, seal.Label, change, change))
+		place(t, keys, "labels/"+gone.String()+"/000000000"+string(rune('1'+sequence)), seal.Label, change)
 	}
 	content := []byte("of nobody")
 	orphan := putPack(t, store, keys.Sealer, map[blob.ID]piece{keys.Namer.ID(blob.Data, content): {blob.Data, content}})

@@ -242,8 +242,7 @@ func TestCollectedDuringTheWalkIsReadAgain(t *testing.T) {
 }
 
 func (s *stage) tombstone(key string) {
-	content := []byte{2, 2} // the attempt expired
-	put(s.t, s.m.Store, key, s.keys.Sealer.Seal(nil, seal.Tombstone, content, content))
+	place(s.t, s.keys, key, seal.Tombstone, []byte{2, 2}) // the attempt expired
 }
 
 func TestExpiredAttemptStartsOver(t *testing.T) {

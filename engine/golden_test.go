@@ -49,6 +49,20 @@ func TestGoldenRepositories(t *testing.T) {
 			if labels := infos[1].Labels; labels["kept"] != "yes" || labels["added"] != "later" || labels["removed"] != "" {
 				t.Errorf("labels %v", labels)
 			}
+			for _, object := range []string{"gc/0000000001/condemned", "gc/0000000001/final", "verified", "remotes/elsewhere"} {
+				read(t, r.store, object)
+			}
+			if remotes, err := r.Remotes(t.Context()); err != nil || len(remotes) != 1 || remotes[0].Place != "/elsewhere" {
+				t.Errorf("remotes %v, %v", remotes, err)
+			}
+			forgotten, err := r.Forgotten(t.Context())
+			if err != nil || len(forgotten) != 1 {
+				t.Fatalf("%d forgotten snapshots, %v", len(forgotten), err)
+			}
+			if _, err := r.UndoForget(t.Context(), forgotten[0].ID); err != nil {
+				t.Fatal(err)
+			}
+			r.restore(forgotten[0].ID)
 			// What an old program wrote, a new one goes on with.
 			if again := r.snapshot(r.restore(infos[1].ID)); again.Root != infos[1].Manifest.Root || again.NewBlobs != 0 {
 				t.Errorf("the restored tree has root %v and %d new blobs, want %v and none", again.Root, again.NewBlobs, infos[1].Manifest.Root)
@@ -109,5 +123,23 @@ func writeGolden(t *testing.T, dir string) {
 	}
 	if _, err := repo.Label(t.Context(), ids[1], map[string]string{"added": "later"}, []string{"removed"}); err != nil {
 		t.Fatal(err)
+	}
+	if err := repo.SetRemote(t.Context(), engine.Remote{Name: "elsewhere", Place: "/elsewhere"}); err != nil {
+		t.Fatal(err)
+	}
+	// Of two that are forgotten, a collection has taken one; the other can be had back.
+	r := (&testRepo{t: t, state: t.TempDir()}).open(store)
+	for _, name := range []string{"collected", "forgotten"} {
+		write(t, workspace, map[string]string{"changes": name})
+		r.forget(r.snapshot(workspace).Snapshot)
+		if name == "collected" {
+			r.collect(thorough)
+		}
+	}
+	r.clean()
+	for _, name := range []string{"reserve", ".lock"} { // no part of the format
+		if err := os.Remove(filepath.Join(dir, "repo", name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

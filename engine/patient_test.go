@@ -72,8 +72,13 @@ func placeList(t *testing.T, repo commit.Repo, generation int, kind string, pack
 	if kind == "final" {
 		unit = seal.Final
 	}
-	content := commit.EncodeNames(packs)
-	put(t, repo.Store, fmt.Sprintf("gc/%010d/%s", generation, kind), repo.Sealer.Seal(nil, unit, content, content))
+	place(t, repo, fmt.Sprintf("gc/%010d/%s", generation, kind), unit, commit.EncodeNames(packs))
+}
+
+// place puts an object of the protocol, sealed for its key.
+func place(t *testing.T, repo commit.Repo, key string, unit seal.Unit, content []byte) {
+	t.Helper()
+	put(t, repo.Store, key, repo.Sealer.At(key).Seal(nil, unit, content, content))
 }
 
 // patient is a repository with one object of each kind, whose healthy state is
@@ -142,8 +147,7 @@ func newPatient(t *testing.T) *patient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := record.Encode()
-	put(t, p.store, p.objects["pending"], p.keys.Sealer.Seal(nil, seal.Pending, content, content))
+	place(t, p.keys, p.objects["pending"], seal.Pending, record.Encode())
 	p.placeRecords(t, r)
 	placeList(t, p.keys, 1, "condemned", packfile.Name{1}, packfile.Name{2})
 	placeList(t, p.keys, 1, "final", packfile.Name{1})

@@ -257,7 +257,7 @@ func TestRepairOfSessionsSurvivesEveryFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := "pending/" + string(commit.NewSession())
-	put(t, store, good, h.keys.Sealer.Seal(nil, seal.Pending, record.Encode(), record.Encode()))
+	place(t, commit.Repo{Store: store, Sealer: h.keys.Sealer, Namer: h.keys.Namer}, good, seal.Pending, record.Encode())
 	put(t, store, "pending/"+string(commit.NewSession()), []byte("not a record"))
 	put(t, store, "pending/"+string(commit.NewSession()), nil)
 	ward{store: store, alive: h.alive,

@@ -1,7 +1,6 @@
 package commit
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,7 @@ func Bury(ctx context.Context, repo Repo, ref Ref) (buried bool, err error) {
 	if ref.State == StateExpired {
 		kind = expired
 	}
-	_, err = repo.Store.Put(ctx, ref.Key(), bytes.NewReader(repo.tombstone(kind)), objectstore.PutOptions{})
+	err = putTombstone(ctx, repo, ref.Key(), kind, objectstore.PutOptions{})
 	return err == nil, err
 }
 

@@ -31,11 +31,14 @@ func Forget(ctx context.Context, repo Repo, ref Ref) error {
 	if _, err := repo.Store.Put(ctx, ref.forgottenKey(), bytes.NewReader(sealed), objectstore.PutOptions{}); err != nil {
 		return err
 	}
-	_, err = repo.Store.Put(ctx, ref.Key(), bytes.NewReader(repo.tombstone(forgotten)), objectstore.PutOptions{})
-	return err
+	return putTombstone(ctx, repo, ref.Key(), forgotten, objectstore.PutOptions{})
 }
 
-func (r Repo) tombstone(kind []byte) []byte { return r.Sealer.Seal(nil, seal.Tombstone, kind, kind) }
+// putTombstone puts a tombstone of a kind at the key of a snapshot.
+func putTombstone(ctx context.Context, repo Repo, key string, kind []byte, opts objectstore.PutOptions) error {
+	_, err := repo.Store.Put(ctx, key, bytes.NewReader(sealFor(repo, key, seal.Tombstone, kind)), opts)
+	return err
+}
 
 // readTombstone opens the tombstone at a key and tells its kind.
 func readTombstone(ctx context.Context, repo Repo, key string) (State, error) {

@@ -152,9 +152,9 @@ func (g *Generations) add(ctx context.Context, repo Repo, next generation, list 
 // meanwhile, with a list of packs (step G2), and returns its number.
 func Condemn(ctx context.Context, repo Repo, highest uint64, packs []packfile.Name) (uint64, error) {
 	content := EncodeNames(packs)
-	sealed := repo.Sealer.Seal(nil, seal.Condemned, content, content)
 	for n := highest + 1; n <= maxGeneration; n++ {
 		key := generationKey(n, "condemned")
+		sealed := sealFor(repo, key, seal.Condemned, content)
 		_, err := repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
 		if errors.Is(err, objectstore.ErrExist) { // by another collector, or by a put of ours whose answer was lost
 			err = readBack(ctx, repo, key, sealed, err)
@@ -169,9 +169,9 @@ func Condemn(ctx context.Context, repo Repo, highest uint64, packs []packfile.Na
 // Finalise settles a generation (step G4) and returns its final list: the given
 // one, or that of the collector that was first.
 func Finalise(ctx context.Context, repo Repo, n uint64, packs []packfile.Name) ([]packfile.Name, error) {
-	content := EncodeNames(packs)
-	sealed := repo.Sealer.Seal(nil, seal.Final, content, content)
-	_, err := repo.Store.Put(ctx, generationKey(n, "final"), bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
+	key := generationKey(n, "final")
+	sealed := sealFor(repo, key, seal.Final, EncodeNames(packs))
+	_, err := repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
 	if errors.Is(err, objectstore.ErrExist) {
 		return readFinal(ctx, repo, n)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/snapctl/snapctl/packfile"
+	"github.com/snapctl/snapctl/packfile/blob"
 	"github.com/snapctl/snapctl/packfile/seal"
 	"github.com/snapctl/snapctl/providers/objectstore"
 	"github.com/snapctl/snapctl/providers/objectstore/fault"
@@ -366,5 +367,33 @@ func TestReserveMakesRoom(t *testing.T) {
 	}
 	if left := keys(t, store, reserveKey); len(left) != 1 {
 		t.Error("the reserve is gone")
+	}
+}
+
+// What lies under one key is damage under another of its kind: it was sealed for its own.
+func TestObjectsOpenUnderTheirKeysOnly(t *testing.T) {
+	repo := newRepo(mem.New())
+	record, here, there := newRecord(1), NewSession(), NewSession()
+	id, other := record.ID(repo.Namer), blob.ID{7}
+	for _, c := range []struct {
+		unit     seal.Unit
+		key, far string
+	}{
+		{seal.Pending, pendingKey(here), pendingKey(there)},
+		{seal.Label, labelKey(id, 1), labelKey(id, 2)},
+		{seal.Label, labelKey(id, 1), labelKey(other, 1)},
+		{seal.Condemned, generationKey(1, "condemned"), generationKey(2, "condemned")},
+		{seal.Final, generationKey(1, "final"), generationKey(2, "final")},
+		{seal.Tombstone, snapshotKey(id, here), snapshotKey(id, there)},
+	} {
+		sealed := sealFor(repo, c.key, c.unit, []byte("content"))
+		put(t, repo, c.key, sealed)
+		put(t, repo, c.far, sealed)
+		if content, err := readObject(t.Context(), repo, c.key, c.unit); err != nil || string(content) != "content" {
+			t.Errorf("%s: %q, %v", c.key, content, err)
+		}
+		if _, err := readObject(t.Context(), repo, c.far, c.unit); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s under %s: %v", c.key, c.far, err)
+		}
 	}
 }

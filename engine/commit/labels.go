@@ -168,7 +168,6 @@ func (c LabelChange) apply(labels map[string]string) {
 // which they won their numbers.
 func AddLabels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest, change LabelChange) (map[string]string, error) {
 	content := change.Encode()
-	sealed := repo.Sealer.Seal(nil, seal.Label, content, content)
 	for {
 		_, last, err := readLabels(ctx, repo, id, m)
 		if err != nil {
@@ -178,6 +177,7 @@ func AddLabels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest,
 			return nil, fmt.Errorf("labels of %v: %w: sequence is used up", id, ErrDamaged)
 		}
 		key := labelKey(id, last+1)
+		sealed := sealFor(repo, key, seal.Label, content)
 		_, err = repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
 		if errors.Is(err, objectstore.ErrExist) {
 			err = readBack(ctx, repo, key, sealed, err)

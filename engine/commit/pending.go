@@ -1,7 +1,6 @@
 package commit
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -72,7 +71,7 @@ func LoadPending(ctx context.Context, repo Repo, p Pending) (Record, error) {
 // for any time.
 func Expire(ctx context.Context, repo Repo, p Pending, record Record) (won bool, err error) {
 	key := snapshotKey(record.ID(repo.Namer), p.Session)
-	_, err = repo.Store.Put(ctx, key, bytes.NewReader(repo.tombstone(expired)), objectstore.PutOptions{IfAbsent: true})
+	err = putTombstone(ctx, repo, key, expired, objectstore.PutOptions{IfAbsent: true})
 	if errors.Is(err, objectstore.ErrExist) { // a record, or a tombstone: perhaps ours, whose answer was lost
 		var state State
 		if state, err = stateAt(ctx, repo, key); err == nil && state != StateExpired {

@@ -57,7 +57,8 @@ type Published struct {
 }
 
 func putPending(ctx context.Context, repo Repo, session Session, record Record) error {
-	sealed, key := sealPending(repo, record), pendingKey(session)
+	key := pendingKey(session)
+	sealed := sealFor(repo, key, seal.Pending, record.Encode())
 	_, err := repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
 	if errors.Is(err, objectstore.ErrExist) { // by a put of ours, whose answer was lost
 		return readBack(ctx, repo, key, sealed, err)
@@ -67,13 +68,9 @@ func putPending(ctx context.Context, repo Repo, session Session, record Record) 
 
 // replacePending puts the pending object of this attempt again.
 func replacePending(ctx context.Context, repo Repo, session Session, record Record) error {
-	_, err := repo.Store.Put(ctx, pendingKey(session), bytes.NewReader(sealPending(repo, record)), objectstore.PutOptions{})
+	key := pendingKey(session)
+	_, err := repo.Store.Put(ctx, key, bytes.NewReader(sealFor(repo, key, seal.Pending, record.Encode())), objectstore.PutOptions{})
 	return err
-}
-
-func sealPending(repo Repo, record Record) []byte {
-	content := record.Encode()
-	return repo.Sealer.Seal(nil, seal.Pending, content, content)
 }
 
 // withdraw deletes the pending object of an attempt that failed before W6: no

@@ -159,11 +159,12 @@ func TestTombstoneBeatsTheWriter(t *testing.T) {
 	for _, kind := range [][]byte{forgotten, expired} {
 		repo := newRepo(mem.New())
 		record, session := newRecord(1), NewSession()
-		tombstone := repo.Sealer.Seal(nil, seal.Tombstone, kind, kind)
+		key := snapshotKey(record.ID(repo.Namer), session)
+		tombstone := sealFor(repo, key, seal.Tombstone, kind)
 		if len(tombstone) != seal.Overhead+len(kind) {
 			t.Fatalf("tombstone of %d bytes, want %d", len(tombstone), seal.Overhead+len(kind))
 		}
-		put(t, repo, snapshotKey(record.ID(repo.Namer), session), tombstone)
+		put(t, repo, key, tombstone)
 		if _, err := Publish(t.Context(), repo, session, record, View{}, noRescue{t}); !errors.Is(err, ErrLost) {
 			t.Errorf("kind %d: error %v, want ErrLost", kind, err)
 		}
@@ -232,7 +233,7 @@ func TestLoadOfATombstone(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := Ref{ID: published.ID, Session: published.Session}
-	put(t, repo, ref.Key(), repo.Sealer.Seal(nil, seal.Tombstone, forgotten, forgotten))
+	put(t, repo, ref.Key(), sealFor(repo, ref.Key(), seal.Tombstone, forgotten))
 	if _, err := Load(t.Context(), repo, ref); !errors.Is(err, ErrNotFound) {
 		t.Errorf("load: %v", err)
 	}

@@ -63,8 +63,8 @@ func place(t *testing.T, repo Repo, n uint64, kind string, ns ...byte) {
 	if kind == "final" {
 		unit = seal.Final
 	}
-	content := EncodeNames(packs(ns...))
-	put(t, repo, generationKey(n, kind), repo.Sealer.Seal(nil, unit, content, content))
+	key := generationKey(n, kind)
+	put(t, repo, key, sealFor(repo, key, unit, EncodeNames(packs(ns...))))
 }
 
 func put(t *testing.T, repo Repo, key string, object []byte) {

@@ -337,11 +337,17 @@ func readObject(ctx context.Context, repo Repo, key string, unit seal.Unit) ([]b
 	if err != nil {
 		return nil, err
 	}
-	content, err := repo.Sealer.Open(nil, unit, sealed, seal.MaxContent)
+	content, err := repo.Sealer.At(key).Open(nil, unit, sealed, seal.MaxContent)
 	if err != nil {
 		return nil, failed(key, err)
 	}
 	return content, nil
+}
+
+// sealFor seals the content of an object that readObject opens. It opens under no other
+// key: a copy of a list, of a label or of a tombstone in another's place is damage.
+func sealFor(repo Repo, key string, unit seal.Unit, content []byte) []byte {
+	return repo.Sealer.At(key).Seal(nil, unit, content, content)
 }
 
 // A list of pack names, as in condemned and final lists and behind a manifest.

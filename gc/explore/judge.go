@@ -108,11 +108,11 @@ func (j *judge) of(name string, c content) *facts {
 	case folder == "index":
 		f.err = j.readSegment(f, data)
 	case folder == "snapshots" || folder == "forgotten":
-		f.err = j.readRecord(f, data)
+		f.err = j.readRecord(f, name, data)
 	case folder == "gc" && strings.HasSuffix(rest, "/condemned"):
-		f.err = j.readNames(f, seal.Condemned, data)
+		f.err = j.readNames(f, name, seal.Condemned, data)
 	case folder == "gc" && strings.HasSuffix(rest, "/final"):
-		f.err = j.readNames(f, seal.Final, data)
+		f.err = j.readNames(f, name, seal.Final, data)
 	}
 	j.facts[c] = f
 	return f
@@ -165,8 +165,8 @@ func (j *judge) readSegment(f *facts, object []byte) error {
 	return err
 }
 
-func (j *judge) readNames(f *facts, unit seal.Unit, object []byte) error {
-	text, err := j.keys.Sealer.Open(nil, unit, object, seal.MaxContent)
+func (j *judge) readNames(f *facts, key string, unit seal.Unit, object []byte) error {
+	text, err := j.keys.Sealer.At(key).Open(nil, unit, object, seal.MaxContent)
 	if err != nil {
 		return err
 	}
@@ -177,8 +177,8 @@ func (j *judge) readNames(f *facts, unit seal.Unit, object []byte) error {
 	return err
 }
 
-func (j *judge) readRecord(f *facts, object []byte) error {
-	text, err := j.keys.Sealer.Open(nil, seal.Tombstone, append([]byte{}, object...), seal.MaxContent)
+func (j *judge) readRecord(f *facts, key string, object []byte) error {
+	text, err := j.keys.Sealer.At(key).Open(nil, seal.Tombstone, append([]byte{}, object...), seal.MaxContent)
 	if err == nil {
 		f.tomb = text[0]
 		return nil

@@ -64,7 +64,7 @@ var mutants = []mutant{
 		{"gc/settle.go", "spared[at.Pack] = struct{}{}", "spared[at.Pack] = struct{}{}\n\t\t\t\tknown = true\n\t\t\t\tbreak"},
 	}},
 	{"an attempt is removed without winning its tombstone", "expiry", []edit{
-		{"engine/commit/pending.go", "_, err = repo.Store.Put(ctx, key, bytes.NewReader(repo.tombstone(expired)), objectstore.PutOptions{IfAbsent: true})", "err, _ = nil, bytes.NewReader"},
+		{"engine/commit/pending.go", "err = putTombstone(ctx, repo, key, expired, objectstore.PutOptions{IfAbsent: true})", "err = nil"},
 	}},
 	{"the tombstone of an expired attempt is removed", "expiry", []edit{
 		{"gc/observe.go", "case commit.StateForgotten:", "case commit.StateForgotten, commit.StateExpired:"},

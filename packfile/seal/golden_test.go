@@ -15,15 +15,18 @@ func TestGolden(t *testing.T) {
 	s := constantly(New(testKey, Default))
 	for _, tc := range []struct {
 		file    string
+		name    string
 		unit    Unit
 		content []byte
 		exact   bool // the encoding does not depend on the version of the compressor
 	}{
-		{"stored.v0", DataFrame, noise(64), true},
-		{"compressed.v0", Segment, text(1000), false},
-		{"empty.v0", Label, nil, true},
+		{"stored.v0", "", DataFrame, noise(64), true},
+		{"compressed.v0", "", Segment, text(1000), false},
+		{"empty.v0", "", Label, nil, true},
+		{"named.v0", "a name", Tombstone, []byte{1}, true},
 	} {
 		t.Run(tc.file, func(t *testing.T) {
+			s := s.At(tc.name)
 			sealed := s.Seal(nil, tc.unit, tc.content, tc.content)
 			golden := goldenFile(t, tc.file, sealed)
 			if tc.exact && !bytes.Equal(sealed, golden) {

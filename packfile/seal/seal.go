@@ -69,10 +69,11 @@ func (u Unit) String() string {
 //	offset  bytes  content
 //	0       32     salt
 //	32      n      AES-256-GCM of the body, nonce of 12 zero bytes
-//	32+n    16     GCM tag; additional data = family (16) || unit (1)
+//	32+n    16     GCM tag; additional data = family (16) || unit (1) || name
 //
 // The key is BLAKE3-derive-key("snapctl v0 unit key", secret (32) || salt ||
-// family || unit). How a writer makes the salt is not part of the format.
+// family || unit). How a writer makes the salt is not part of the format. The name is
+// empty but for a sealer that At returned.
 //
 // The body:
 //
@@ -95,7 +96,8 @@ const Overhead = saltSize + bodyHeader + tagSize
 const MaxContent = 64 << 20
 
 // ErrDamaged says that a unit is not what was sealed under this key: it was
-// altered, cut, or belongs to another repository or to another unit.
+// altered, cut, or belongs to another repository, to another unit or under another
+// name.
 var ErrDamaged = wire.ErrDamaged
 
 // Key is the secret of a repository. Family binds the units to the repositories
@@ -108,6 +110,7 @@ type Key struct {
 // Sealer seals and opens the units of one repository.
 type Sealer struct {
 	key      Key
+	name     string // see At
 	saltKey  [32]byte
 	encoder  *zstd.Encoder
 	decoder  *zstd.Decoder
@@ -153,6 +156,15 @@ func New(key Key, level Level) *Sealer {
 	s := &Sealer{key: key, encoder: encoder, decoder: decoder, randomly: func(b []byte) { rand.Read(b) }}
 	blake3.DeriveKey("snapctl v0 salt", key.Secret[:], s.saltKey[:])
 	return s
+}
+
+// At returns the sealer of the unit that lies under a name, in all else like s: what it
+// seals opens under no other name. Packs and segments, whose names are their hashes, need
+// none.
+func (s *Sealer) At(name string) *Sealer {
+	at := *s
+	at.name = name
+	return &at
 }
 
 // Seal appends the sealed content to dst and returns the longer slice. identity
@@ -286,5 +298,6 @@ func (s *Sealer) aead(unit Unit, salt []byte) cipher.AEAD {
 }
 
 func (s *Sealer) additional(unit Unit) []byte {
-	return append(append(make([]byte, 0, len(s.key.Family)+1), s.key.Family[:]...), byte(unit))
+	b := append(make([]byte, 0, len(s.key.Family)+1+len(s.name)), s.key.Family[:]...)
+	return append(append(b, byte(unit)), s.name...)
 }

@@ -114,6 +114,14 @@ func TestConfusion(t *testing.T) {
 	family.Family[15]++
 	mustNotOpen(t, New(secret, Default), DataFrame, bytes.Clone(sealed), "other secret")
 	mustNotOpen(t, New(family, Default), DataFrame, bytes.Clone(sealed), "other family")
+	mustNotOpen(t, s.At("name"), DataFrame, bytes.Clone(sealed), "with a name")
+	named := s.At("name").Seal(nil, DataFrame, nil, []byte("content"))
+	for _, name := range []string{"", "nam", "names", "mane"} {
+		mustNotOpen(t, s.At(name), DataFrame, bytes.Clone(named), name)
+	}
+	if _, err := s.At("other").At("name").Open(nil, DataFrame, named, 100); err != nil {
+		t.Errorf("the unit does not open under its name: %v", err)
+	}
 	if _, err := s.Open(nil, DataFrame, sealed, 100); err != nil {
 		t.Errorf("the unit itself does not open: %v", err)
 	}
