@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/snapctl/snapctl/bench/measure"
 )
 
@@ -186,34 +188,44 @@ func (c *collect) verify(ctx context.Context) error {
 }
 
 // beside measures a snapshot of twenty edits alone, and while collections run one
-// after the other, each after a snapshot was forgotten.
+// after the other. After each snapshot the oldest is forgotten, so that there is
+// something to collect.
 func (c *collect) beside(ctx context.Context) error {
-	var alone, beside measure.Series
-	for n := range c.runs {
-		run, err := c.edited(ctx, uint64(2000+n))
-		if err != nil {
-			return err
-		}
-		alone = append(alone, run)
+	alone, err := c.snapshots(ctx, 2000)
+	if err != nil {
+		return err
 	}
 	collecting, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- c.keepCollecting(collecting) }()
-	for n := range c.runs {
-		run, err := c.edited(ctx, uint64(3000+n))
-		if err != nil {
-			stop()
-			return errors.Join(err, <-ended)
-		}
-		beside = append(beside, run)
-	}
-	stop()
-	if err := <-ended; err != nil {
+	defer stop()
+	var beside measure.Series
+	group, gctx := errgroup.WithContext(collecting)
+	group.Go(func() error { return c.keepCollecting(collecting) })
+	group.Go(func() (err error) {
+		defer stop()
+		beside, err = c.snapshots(gctx, 3000)
+		return err
+	})
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	fmt.Printf("a snapshot of 20 edits\n  alone     %7.3f s\n  beside collections %7.3f s\n  wall  / alone     %5.2f x, goal 1.30 x\n",
 		alone.Wall().Seconds(), beside.Wall().Seconds(), measure.Ratio(beside, alone))
 	return nil
+}
+
+// snapshots measures snapshots of twenty edits, and forgets one after each.
+func (c *collect) snapshots(ctx context.Context, seed uint64) (series measure.Series, err error) {
+	for n := range c.runs {
+		run, err := c.edited(ctx, seed+uint64(n))
+		if err != nil {
+			return nil, err
+		}
+		series = append(series, run)
+		if _, err := c.ours.run(ctx, c.snapctl("forget", "--keep-last", "5"), c.workTree, ""); err != nil {
+			return nil, err
+		}
+	}
+	return series, nil
 }
 
 func (c *collect) edited(ctx context.Context, seed uint64) (measure.Run, error) {
@@ -223,13 +235,12 @@ func (c *collect) edited(ctx context.Context, seed uint64) (measure.Run, error) 
 	return c.ours.run(ctx, c.ours.save, c.workTree, "")
 }
 
-// keepCollecting forgets a snapshot and collects, with local state of its own as
-// another machine would, until ctx is done.
+// keepCollecting collects, with local state of its own as another machine would,
+// until ctx is done.
 func (c *collect) keepCollecting(ctx context.Context) error {
-	state := filepath.Join(c.dir, "collector-state")
-	forget := script(c.snapctl("--state-dir", state, "forget", "--keep-last", "5"), c.snapctl("--state-dir", state, "gc", "--undo-window", "0"))
+	collect := c.snapctl("--state-dir", filepath.Join(c.dir, "collector-state"), "gc", "--undo-window", "0")
 	for ctx.Err() == nil {
-		if _, err := c.ours.run(context.WithoutCancel(ctx), forget, c.workTree, ""); err != nil {
+		if _, err := c.ours.run(context.WithoutCancel(ctx), collect, c.workTree, ""); err != nil {
 			return err
 		}
 	}
