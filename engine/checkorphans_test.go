@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -44,7 +45,7 @@ func TestOrphansAreNamed(t *testing.T) {
 	gone := blob.ID{9}
 	for sequence := range 2 {
 		change := commit.LabelChange{Set: record.Manifest.Labels}.Encode()
-		place(t, keys, "labels/"+gone.String()+"/000000000"+string(rune('1'+sequence)), seal.Label, change)
+		place(t, keys, fmt.Sprintf("labels/%v/%010d-%s", gone, sequence+1, commit.NewSession()), seal.Label, change)
 	}
 	content := []byte("of nobody")
 	orphan := putPack(t, store, keys.Sealer, map[blob.ID]piece{keys.Namer.ID(blob.Data, content): {blob.Data, content}})

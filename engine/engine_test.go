@@ -211,6 +211,23 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
+// Nobody makes another repository over the packs of one that lost its config.
+func TestLostConfig(t *testing.T) {
+	r := newRepo(t)
+	r.snapshot(smallWorkspace(t))
+	remove(t, r.store, "config")
+	if _, err := engine.Open(t.Context(), r.store, r.options()); !errors.Is(err, engine.ErrNoRepository) || !errors.Is(err, engine.ErrConfigGone) {
+		t.Errorf("open: %v", err)
+	}
+	before := objects(t, r.store, "")
+	if _, err := engine.Init(t.Context(), r.store, engine.InitOptions{Holders: []keyring.Holder{keyring.NewPlain()}}); !errors.Is(err, engine.ErrConfigGone) {
+		t.Errorf("init: %v", err)
+	}
+	if after := objects(t, r.store, ""); !slices.Equal(before, after) {
+		t.Errorf("init changed %v to %v", before, after)
+	}
+}
+
 func TestExcludedIsReported(t *testing.T) {
 	r := newRepo(t)
 	dir := t.TempDir()

@@ -662,3 +662,62 @@ func TestRottedForgottenRecordWithinTheUndoWindow(t *testing.T) {
 		t.Errorf("given up, and kept: %+v", result)
 	}
 }
+
+// What is as short as a tombstone is none if it was sealed for another key, or was cut off:
+// no collection takes what the snapshot needs.
+func TestWhatOnlyLooksLikeATombstoneStopsCollections(t *testing.T) {
+	for name, damage := range map[string]func(record, tombstone []byte) []byte{
+		"another's tombstone": func(_, tombstone []byte) []byte { return tombstone },
+		"a record cut off":    func(record, tombstone []byte) []byte { return record[:len(tombstone)] },
+		"as long as an expired attempt's": func(record, tombstone []byte) []byte {
+			return record[:len(tombstone)+1]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRepo(t)
+			dir := smallWorkspace(t)
+			gone := r.snapshot(dir).Snapshot
+			write(t, dir, map[string]string{"b/second": strings.Repeat("second", 100)})
+			there := r.snapshot(dir).Snapshot
+			keyOf := func(id engine.ID) string { return objects(t, r.store, "snapshots/"+id.String()+"/")[0] }
+			record := read(t, r.store, keyOf(there))
+			r.forget(gone)
+			put(t, r.store, keyOf(there), damage(slices.Clone(record), read(t, r.store, keyOf(gone))))
+			if result, err := r.Collect(t.Context(), thorough); !errors.Is(err, engine.ErrDamaged) {
+				t.Errorf("collected %+v, %v", result, err)
+			}
+			put(t, r.store, keyOf(there), record) // from a copy
+			r.elsewhere().restore(there)
+			r.collect(thorough)
+			r.clean()
+		})
+	}
+}
+
+// The tombstone of a forgotten snapshot rotted. As long as its record is kept for an undo,
+// collections go on and keep what it needs; repairs bury it anew.
+func TestRottedTombstoneOfAnUndoableSnapshot(t *testing.T) {
+	r := newRepo(t)
+	dir := smallWorkspace(t)
+	id := r.snapshot(dir).Snapshot
+	write(t, dir, map[string]string{"b/second": strings.Repeat("second", 100)})
+	other := r.snapshot(dir).Snapshot
+	key := objects(t, r.store, "snapshots/"+id.String()+"/")[0]
+	r.forget(id)
+	rotted := read(t, r.store, key)
+	rotted[40] ^= 1
+	put(t, r.store, key, rotted)
+	window := thorough
+	window.UndoWindow = 250 * 365 * 24 * time.Hour // the store in memory dates what it keeps to 1970
+	r.collect(window)
+	if _, err := r.UndoForget(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	r.forget(id)
+	if err := r.repairAll(); err != nil {
+		t.Fatal(err)
+	}
+	r.collect(thorough)
+	r.elsewhere().restore(other)
+	r.clean()
+}

@@ -184,7 +184,7 @@ func (p *push) one(ctx context.Context, o origin) (PushedSnapshot, error) {
 	case o.err != nil:
 		return PushedSnapshot{ID: o.id}, o.err
 	case o.present:
-		return PushedSnapshot{ID: o.id, Present: true}, p.label(ctx, o)
+		return PushedSnapshot{ID: o.id, Present: true}, p.labelPresent(ctx, o)
 	}
 	pushed, err := p.attempt(ctx, o, p.to.knownGround)
 	for n := 1; n < attempts && (startsOver(err) || lostBlob(err)); n++ {
@@ -257,16 +257,23 @@ func (p *push) report(progress *transfer.Progress, stored func() uint64) (stop f
 	})
 }
 
-// label gives the pushed snapshot the labels that the origin has by now, unless it
-// was given others in the target.
+// labelPresent is label for a snapshot that was there, unless it was given other labels
+// in the target.
+func (p *push) labelPresent(ctx context.Context, o origin) error {
+	there, err := p.to.describe(ctx, o.id, o.record.Manifest)
+	if err != nil || !maps.Equal(there.Labels, o.record.Manifest.LabelMap()) {
+		return err
+	}
+	return p.label(ctx, o)
+}
+
+// label gives a snapshot the labels that the origin has by now. Labels that are there
+// already count for nothing: if the snapshot was forgotten once, a collector may be about
+// to delete them.
 func (p *push) label(ctx context.Context, o origin) error {
 	initial := o.record.Manifest.LabelMap()
 	if maps.Equal(initial, o.labels) {
 		return nil
-	}
-	there, err := p.to.describe(ctx, o.id, o.record.Manifest)
-	if err != nil || !maps.Equal(there.Labels, initial) {
-		return err
 	}
 	var remove []string
 	for key := range initial {
@@ -274,7 +281,7 @@ func (p *push) label(ctx context.Context, o origin) error {
 			remove = append(remove, key)
 		}
 	}
-	_, err = p.to.label(ctx, o.id, o.labels, remove)
+	_, err := p.to.label(ctx, o.id, o.labels, remove)
 	return err
 }
 

@@ -408,3 +408,65 @@ func TestRemotes(t *testing.T) {
 		t.Error("a place of any length was accepted")
 	}
 }
+
+// slow lets something happen before the first delete of an object takes effect.
+type slow struct {
+	objectstore.Store
+	prefix    string
+	first     sync.Once
+	meanwhile func()
+}
+
+func (s *slow) Delete(ctx context.Context, key string) error {
+	if strings.HasPrefix(key, s.prefix) {
+		s.first.Do(s.meanwhile)
+	}
+	return s.Store.Delete(ctx, key)
+}
+
+// A collector is about to delete the labels of a snapshot that is gone, or another one has
+// done so first, while the snapshot is pushed again: what the push said of labels stays.
+func TestLabelsOfASnapshotThatIsPushedAgain(t *testing.T) {
+	for _, another := range []bool{false, true} {
+		t.Run(fmt.Sprint("another collector: ", another), func(t *testing.T) {
+			here := newRepo(t)
+			there := here.sibling(mem.New())
+			id := here.snapshot(smallWorkspace(t)).Snapshot
+			want, err := here.Label(t.Context(), id, map[string]string{"pin": "yes"}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			labels := func() map[string]string {
+				info, err := there.Show(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return info.Labels
+			}
+			here.push(there, id)
+			there.forget(id)
+			there.collect(thorough) // takes the snapshot and its tombstone
+			if left := objects(t, there.store, "labels/"); len(left) != 1 {
+				t.Fatalf("labels %v", left)
+			}
+			gate := &slow{Store: there.store, prefix: "labels/"}
+			gate.meanwhile = func() {
+				if another {
+					there.collect(thorough)
+				}
+				here.push(there, id)
+				if got := labels(); !maps.Equal(got, want) {
+					t.Errorf("labels %v after the push", got)
+				}
+			}
+			collector := (&testRepo{t: t, state: t.TempDir()}).open(gate)
+			collector.collect(thorough)
+			if got := labels(); !maps.Equal(got, want) {
+				t.Errorf("labels %v after the collection", got)
+			}
+			if left := objects(t, there.store, "labels/"); len(left) != 1 {
+				t.Errorf("labels %v", left)
+			}
+		})
+	}
+}

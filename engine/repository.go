@@ -73,6 +73,9 @@ func initialize(ctx context.Context, store objectstore.Store, opts InitOptions) 
 	if !errors.Is(err, objectstore.ErrNotExist) {
 		return nil, err
 	}
+	if err := onceThere(ctx, store, ErrNoRepository); errors.Is(err, ErrConfigGone) {
+		return nil, err // a new one would make what is there unreadable for good
+	}
 	cfg, material, err := newIdentity(opts)
 	if err != nil {
 		return nil, err

@@ -176,7 +176,12 @@ func (r *run) cleanUp(ctx context.Context) error {
 		if pending[ref.Session] {
 			continue
 		}
-		if err := commit.DropTombstone(ctx, r.repo.Repo, ref); err != nil {
+		err := commit.DropTombstone(ctx, r.repo.Repo, ref)
+		if errors.Is(err, commit.ErrDamaged) { // what it stands for is known: see mark.standIn
+			r.repo.warn("tombstone", err)
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		r.result.Tombstones++

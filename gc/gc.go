@@ -87,7 +87,8 @@ type Options struct {
 	UndoWindow time.Duration
 	// Grace is how old a pack that no segment names, a pending object or the
 	// tombstone of a forgotten snapshot has to be, before it is taken for left
-	// behind. Safety does not rest on it but for tombstones: no request takes
+	// behind: longer than any snapshot takes, since one whose packs are deleted starts
+	// over. Safety does not rest on it but for tombstones: no request takes
 	// effect so long after it was made. Negative means not at all; the zero value
 	// is a day.
 	Grace time.Duration

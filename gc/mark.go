@@ -105,6 +105,9 @@ func (m *mark) extend(ctx context.Context, o *observation, undoable []commit.Ref
 	if err != nil {
 		return err
 	}
+	if err := m.loadBuried(ctx, o.buried, &published); err != nil {
+		return err
+	}
 	kept, err := m.standIn(ctx, o.published, published)
 	if err != nil {
 		return err
@@ -138,9 +141,12 @@ func (m *mark) extend(ctx context.Context, o *observation, undoable []commit.Ref
 // refer to what is in others.
 var errUnread = fmt.Errorf("index: %w: a segment cannot be read, so what attempts and forgotten snapshots need is not known: run `snapctl repair index`", commit.ErrDamaged)
 
-// publishedRecord starts the keys of mark.records that stand for published
-// snapshots.
-const publishedRecord = "published "
+// These start the keys of mark.records that stand for published snapshots, and for
+// tombstones.
+const (
+	publishedRecord = "published "
+	buriedRecord    = "buried "
+)
 
 // fresh reports whether the object has not been marked, and enters it.
 func (m *mark) fresh(key string) bool {
@@ -179,6 +185,7 @@ func (m *mark) standIn(ctx context.Context, all []commit.Ref, read loaded) (tree
 		}
 		m.repo.warn("snapshot", damage)
 		delete(m.records, publishedRecord+ref.Key()) // what stands in may be gone at the next look
+		delete(m.records, buriedRecord+ref.Key())
 	}
 	return trees, nil
 }
@@ -210,6 +217,28 @@ func (m *mark) loadPublished(ctx context.Context, refs []commit.Ref) (loaded, er
 		return err
 	})
 	return read, err
+}
+
+// loadBuried opens what listings show as tombstones by their length. A snapshot that was
+// cut off, or over which another's tombstone was copied, is damage and does not pass for
+// gone. What is a tombstone once is one for good, so it is opened once in a collection.
+func (m *mark) loadBuried(ctx context.Context, refs []commit.Ref, read *loaded) error {
+	key := func(ref commit.Ref) string { return buriedRecord + ref.Key() }
+	return m.load(ctx, refs, key, func(ctx context.Context, ref commit.Ref) error {
+		record, err := commit.Load(ctx, m.repo.Repo, ref)
+		m.repo.mu.Lock()
+		defer m.repo.mu.Unlock()
+		switch {
+		case errors.Is(err, commit.ErrNotFound):
+			return nil
+		case errors.Is(err, commit.ErrDamaged):
+			read.damaged[ref] = err
+			return nil
+		case err == nil: // it was put back from a copy
+			read.trees = append(read.trees, record.Manifest.Root, record.Manifest.Links)
+		}
+		return err
+	})
 }
 
 // loadForgotten returns the trees of forgotten snapshots. ErrDamaged if the record of one

@@ -23,7 +23,8 @@ type observation struct {
 	pending     []attempt    // that may still publish
 	expired     []attempt    // that cannot: a collector won their keys
 	published   []commit.Ref // in the order of their ids
-	tombstones  []commit.Ref // of forgotten snapshots
+	buried      []commit.Ref // that look like tombstones: see mark.loadBuried
+	tombstones  []commit.Ref // those of forgotten snapshots
 	forgotten   []commit.Ref // whose records are kept
 	labels      []commit.LabelObject
 	packs       map[packfile.Name]listedPack
@@ -105,6 +106,9 @@ func (o *observation) listSnapshots(ctx context.Context, repo commit.Repo, attem
 			if ref.State == commit.StateExpired {
 				o.expired = append(o.expired, a)
 			}
+		}
+		if ref.State != commit.StatePublished {
+			o.buried = append(o.buried, ref)
 		}
 		switch ref.State {
 		case commit.StatePublished:

@@ -34,7 +34,7 @@ func (o *gcOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.maxCopy, "max-repack", "", "copy what is needed of packs of at most this many `bytes`, such as 10G")
 	f.StringVar(&o.maxDuration, "max-duration", "", "stop copying after this `time`, such as 30m; the next run goes on")
 	f.StringVar(&o.undoWindow, "undo-window", "1d", "keep what snapshots need that were forgotten within this `time`; 0 keeps nothing")
-	f.StringVar(&o.grace, "grace", "1d", "leave packs and attempts alone that nobody finished within this `time`; 0 spares none")
+	f.StringVar(&o.grace, "grace", "1d", "leave packs and attempts alone that nobody finished within this `time`, which is longer than any snapshot takes; 0 spares none")
 	f.BoolVar(&o.offline, "offline", false, "nobody else uses the repository: collect also where the store guarantees too little")
 }
 

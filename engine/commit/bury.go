@@ -10,17 +10,14 @@ import (
 
 // Bury puts a tombstone in place of an object at a snapshot's key that cannot be
 // read, so that listings and collections need not stop at it. Unlike Forget it keeps
-// nothing, since nothing of it can be used. An object that turns out to be readable
+// nothing, since nothing of it can be used; and the tombstone stays for ever, since it may
+// stand for one of an expired attempt. An object that turns out to be readable
 // is left alone: it reports false.
 func Bury(ctx context.Context, repo Repo, ref Ref) (buried bool, err error) {
 	if err := unusable(ctx, repo, ref); !errors.Is(err, ErrDamaged) {
 		return false, err
 	}
-	kind := forgotten
-	if ref.State == StateExpired {
-		kind = expired
-	}
-	err = putTombstone(ctx, repo, ref.Key(), kind, objectstore.PutOptions{})
+	err = putTombstone(ctx, repo, ref.Key(), expired, objectstore.PutOptions{})
 	return err == nil, err
 }
 

@@ -42,7 +42,17 @@ func putTombstone(ctx context.Context, repo Repo, key string, kind []byte, opts 
 
 // readTombstone opens the tombstone at a key and tells its kind.
 func readTombstone(ctx context.Context, repo Repo, key string) (State, error) {
-	content, err := readObject(ctx, repo, key, seal.Tombstone)
+	sealed, err := objectstore.ReadAll(ctx, repo.Store, key, maxObject)
+	if err != nil {
+		return 0, err
+	}
+	return openTombstone(repo, key, sealed)
+}
+
+// openTombstone tells the kind of what lies at a key. ErrDamaged if it is no tombstone of
+// that key.
+func openTombstone(repo Repo, key string, sealed []byte) (State, error) {
+	content, err := openObject(repo, key, seal.Tombstone, sealed)
 	switch {
 	case err != nil:
 		return 0, err

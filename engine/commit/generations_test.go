@@ -380,8 +380,8 @@ func TestObjectsOpenUnderTheirKeysOnly(t *testing.T) {
 		key, far string
 	}{
 		{seal.Pending, pendingKey(here), pendingKey(there)},
-		{seal.Label, labelKey(id, 1), labelKey(id, 2)},
-		{seal.Label, labelKey(id, 1), labelKey(other, 1)},
+		{seal.Label, labelKey(id, 1, here), labelKey(id, 1, there)},
+		{seal.Label, labelKey(id, 1, here), labelKey(other, 1, here)},
 		{seal.Condemned, generationKey(1, "condemned"), generationKey(2, "condemned")},
 		{seal.Final, generationKey(1, "final"), generationKey(2, "final")},
 		{seal.Tombstone, snapshotKey(id, here), snapshotKey(id, there)},

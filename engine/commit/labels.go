@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,9 +26,10 @@ type LabelChange struct {
 	Remove []string         // sorted, without duplicates
 }
 
-// The content of labels/<snapshot id>/<sequence>, the sequence in ten digits
-// counting from 1. Changes apply in their order, over the manifest's labels.
-// Part of the format; do not change.
+// The content of labels/<snapshot id>/<sequence>-<name>: the sequence in ten digits
+// counting from 1, the name in 32 random hexadecimal digits, so that no key is used
+// twice. Changes apply in the order of their keys, over the manifest's labels. Part of
+// the format; do not change.
 //
 //	varint  number of labels to set, for each: string key, string value
 //	varint  number of labels to remove, for each: string key
@@ -92,18 +92,19 @@ func SortedLabels(set map[string]string) ([]manifest.Label, error) {
 	return labels, nil
 }
 
-func labelKey(id blob.ID, sequence uint64) string {
-	return fmt.Sprintf("%s%v/%010d", labelPrefix, id, sequence)
+func labelKey(id blob.ID, sequence uint64, name Session) string {
+	return fmt.Sprintf("%s%v/%010d-%s", labelPrefix, id, sequence, name)
 }
 
 // parseLabelKey is the inverse of labelKey. Errors wrap ErrForeign.
 func parseLabelKey(key string) (id blob.ID, sequence uint64, err error) {
-	name, digits, _ := strings.Cut(strings.TrimPrefix(key, labelPrefix), "/")
-	id, err = blob.ParseID(name)
+	snapshot, change, _ := strings.Cut(strings.TrimPrefix(key, labelPrefix), "/")
+	digits, name, _ := strings.Cut(change, "-")
+	id, err = blob.ParseID(snapshot)
 	if err == nil {
 		sequence, err = strconv.ParseUint(digits, 10, 64)
 	}
-	if err != nil || labelKey(id, sequence) != key {
+	if err != nil || !Session(name).valid() || labelKey(id, sequence, Session(name)) != key {
 		return blob.ID{}, 0, fmt.Errorf("%s: %w", key, ErrForeign)
 	}
 	return id, sequence, nil
@@ -163,34 +164,34 @@ func (c LabelChange) apply(labels map[string]string) {
 	}
 }
 
-// AddLabels appends a change under the next free sequence number and returns the
-// labels then in force. Changes of several writers all apply, in the order in
-// which they won their numbers.
+// AddLabels puts a change behind all that it sees and returns the labels then in force.
+// Changes of several writers all apply: one that was acknowledged before another was begun
+// comes before it, and of two at the same time all readers see the same one first.
+//
+// No key is used twice, so a collector that deletes the labels of a snapshot that is gone
+// never hits one that was put since, when the snapshot was published again.
 func AddLabels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest, change LabelChange) (map[string]string, error) {
-	content := change.Encode()
-	for {
-		_, last, err := readLabels(ctx, repo, id, m)
-		if err != nil {
-			return nil, err
-		}
-		if last == math.MaxUint64 {
-			return nil, fmt.Errorf("labels of %v: %w: sequence is used up", id, ErrDamaged)
-		}
-		key := labelKey(id, last+1)
-		sealed := sealFor(repo, key, seal.Label, content)
-		_, err = repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
-		if errors.Is(err, objectstore.ErrExist) {
-			err = readBack(ctx, repo, key, sealed, err)
-		}
-		if errors.Is(err, ErrLost) {
-			continue // another writer has the number: take the next
-		}
-		if err != nil {
-			return nil, err
-		}
-		return Labels(ctx, repo, id, m)
+	_, last, err := readLabels(ctx, repo, id, m)
+	if err != nil {
+		return nil, err
 	}
+	if last == maxLabelSequence {
+		return nil, fmt.Errorf("labels of %v: %w: sequence is used up", id, ErrDamaged)
+	}
+	key := labelKey(id, last+1, NewSession())
+	sealed := sealFor(repo, key, seal.Label, change.Encode())
+	_, err = repo.Store.Put(ctx, key, bytes.NewReader(sealed), objectstore.PutOptions{IfAbsent: true})
+	if errors.Is(err, objectstore.ErrExist) { // by a put of ours, whose answer was lost
+		err = readBack(ctx, repo, key, sealed, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Labels(ctx, repo, id, m)
 }
+
+// maxLabelSequence is the last that ten digits can name: keys sort as numbers.
+const maxLabelSequence = 9_999_999_999
 
 // LabelObject is one change of labels as a listing shows it.
 type LabelObject struct {

@@ -85,7 +85,7 @@ func TestLabelsAreBounded(t *testing.T) {
 
 func TestDamagedLabelIsNamed(t *testing.T) {
 	repo, id, m := newRepo(mem.New()), blob.ID{1}, &manifest.Manifest{}
-	key := labelKey(id, 1)
+	key := labelKey(id, 1, NewSession())
 	put(t, repo, key, []byte("this is no sealed unit, but long enough to be one: 0123456789"))
 	_, err := Labels(t.Context(), repo, id, m)
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), key) {

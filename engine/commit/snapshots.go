@@ -75,7 +75,8 @@ func parseRef(folder, key string) (Ref, error) {
 	return Ref{ID: parsed, Session: Session(session)}, nil
 }
 
-// Load reads one published snapshot. ErrNotFound if it was forgotten meanwhile.
+// Load reads one published snapshot. ErrNotFound if it was forgotten meanwhile; what is as
+// short as a tombstone and is none is ErrDamaged.
 func Load(ctx context.Context, repo Repo, ref Ref) (Record, error) {
 	return loadRecord(ctx, repo, ref.Key(), ref.ID)
 }
@@ -83,8 +84,13 @@ func Load(ctx context.Context, repo Repo, ref Ref) (Record, error) {
 // loadRecord reads the record of a snapshot at a key.
 func loadRecord(ctx context.Context, repo Repo, key string, id blob.ID) (Record, error) {
 	sealed, err := objectstore.ReadAll(ctx, repo.Store, key, maxObject)
-	if isGone(err) || err == nil && stateOf(int64(len(sealed))) != StatePublished {
-		return Record{}, fmt.Errorf("%s: %w", key, ErrNotFound)
+	if err == nil && stateOf(int64(len(sealed))) != StatePublished {
+		if _, err = openTombstone(repo, key, sealed); err == nil {
+			err = failed(key, ErrNotFound)
+		}
+	}
+	if isGone(err) {
+		err = failed(key, ErrNotFound)
 	}
 	if err != nil {
 		return Record{}, err

@@ -337,6 +337,11 @@ func readObject(ctx context.Context, repo Repo, key string, unit seal.Unit) ([]b
 	if err != nil {
 		return nil, err
 	}
+	return openObject(repo, key, unit, sealed)
+}
+
+// openObject opens what was read at a key.
+func openObject(repo Repo, key string, unit seal.Unit, sealed []byte) ([]byte, error) {
 	content, err := repo.Sealer.At(key).Open(nil, unit, sealed, seal.MaxContent)
 	if err != nil {
 		return nil, failed(key, err)

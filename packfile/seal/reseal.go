@@ -21,7 +21,7 @@ func (s *Sealer) Reseal(dst []byte, unit Unit, identity, sealed []byte, to *Seal
 	if err != nil {
 		return dst, fmt.Errorf("%v: %w: authentication failed", unit, ErrDamaged)
 	}
-	if s.key == to.key {
+	if s.key == to.key && s.name == to.name {
 		return out, nil
 	}
 	salt = to.salt(out[start:start], identity, body)

@@ -69,11 +69,11 @@ func (u Unit) String() string {
 //	offset  bytes  content
 //	0       32     salt
 //	32      n      AES-256-GCM of the body, nonce of 12 zero bytes
-//	32+n    16     GCM tag; additional data = family (16) || unit (1) || name
+//	32+n    16     GCM tag; additional data = family (16) || unit (1)
 //
 // The key is BLAKE3-derive-key("snapctl v0 unit key", secret (32) || salt ||
-// family || unit). How a writer makes the salt is not part of the format. The name is
-// empty but for a sealer that At returned.
+// family || unit || name). How a writer makes the salt is not part of the format. The
+// name is empty but for a sealer that At returned.
 //
 // The body:
 //
@@ -281,9 +281,10 @@ func (s *Sealer) salt(dst, identity, body []byte) []byte {
 }
 
 func (s *Sealer) aead(unit Unit, salt []byte) cipher.AEAD {
-	material := make([]byte, 0, len(s.key.Secret)+saltSize+len(s.key.Family)+1)
+	material := make([]byte, 0, len(s.key.Secret)+saltSize+len(s.key.Family)+1+len(s.name))
 	material = append(append(material, s.key.Secret[:]...), salt...)
 	material = append(append(material, s.key.Family[:]...), byte(unit))
+	material = append(material, s.name...)
 	var key [32]byte
 	blake3.DeriveKey("snapctl v0 unit key", material, key[:])
 	block, err := aes.NewCipher(key[:])
@@ -298,6 +299,5 @@ func (s *Sealer) aead(unit Unit, salt []byte) cipher.AEAD {
 }
 
 func (s *Sealer) additional(unit Unit) []byte {
-	b := append(make([]byte, 0, len(s.key.Family)+1+len(s.name)), s.key.Family[:]...)
-	return append(append(b, byte(unit)), s.name...)
+	return append(append(make([]byte, 0, len(s.key.Family)+1), s.key.Family[:]...), byte(unit))
 }

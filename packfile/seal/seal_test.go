@@ -199,6 +199,28 @@ func TestUnitsDoNotShareAKey(t *testing.T) {
 	}
 }
 
+// All tombstones of a kind have equal content.
+func TestNamesDoNotShareAKey(t *testing.T) {
+	s := constantly(New(testKey, Default))
+	a := s.At("snapshots/a").Seal(nil, Tombstone, []byte{1}, []byte{1})
+	b := s.At("snapshots/b").Seal(nil, Tombstone, []byte{1}, []byte{1})
+	if bytes.Equal(a[saltSize:len(a)-tagSize], b[saltSize:len(b)-tagSize]) {
+		t.Error("units of equal content have equal ciphertexts under two names")
+	}
+}
+
+func TestResealSealsForTheName(t *testing.T) {
+	s := New(testKey, Default)
+	sealed := s.At("here").Seal(nil, Label, nil, []byte("content"))
+	again, err := s.At("here").Reseal(nil, Label, nil, sealed, s.At("there"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.At("there").Open(nil, Label, again, 100); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFreshRandomness(t *testing.T) {
 	s := New(testKey, Default)
 	seen := map[string]bool{}
