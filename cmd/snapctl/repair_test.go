@@ -45,8 +45,10 @@ func TestRepairsKilledAtRandom(t *testing.T) {
 		}
 		m.replace(spare)
 		for _, args := range repairs[:1+round%len(repairs)] {
-			if m.dies(time.Duration(random.Int64N(int64(took))), args) {
+			if o := m.ends(time.Duration(random.Int64N(int64(took))), args); o.code < 0 {
 				kills++
+			} else {
+				took = (took + o.took) / 2 // what was measured may have been a bad moment
 			}
 		}
 		m.repairAll()
@@ -90,13 +92,13 @@ func (m *machine) replace(with string) {
 	}
 }
 
-// dies reports whether a run was killed before its end.
-func (m *machine) dies(delay time.Duration, args []string) bool {
+// ends is the end of a run that is killed after a delay, unless it ends before.
+func (m *machine) ends(delay time.Duration, args []string) outcome {
 	m.t.Helper()
 	cmd, wait := m.start(args...)
 	timer := time.AfterFunc(delay, func() { cmd.Process.Kill() })
 	defer timer.Stop()
-	return wait().code < 0
+	return wait()
 }
 
 // repairAll runs all repairs to their end. That something is lost is no failure.

@@ -74,6 +74,13 @@ func (w *wire) draw() string {
 	return fault
 }
 
+// kinds is how many kinds of faults there were so far.
+func (w *wire) kinds() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.faults)
+}
+
 // ServeHTTP implements http.Handler.
 func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	fault := w.draw()
@@ -118,8 +125,8 @@ func (b *cutBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestBadWire saves and restores over a line that refuses, cuts and forgets. Each
-// run succeeds, or fails and says why; what was acknowledged is whole.
+// TestBadWire saves and restores over a line that refuses, cuts and forgets, until it has
+// done each. Each run succeeds, or fails and says why; what was acknowledged is whole.
 func TestBadWire(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "snapctl-test-")
 	if err != nil {
@@ -138,7 +145,7 @@ func TestBadWire(t *testing.T) {
 	bad.env = server.Environ()
 
 	files, acknowledged, failures := tree{}, map[string]tree{}, 0
-	for round := range 8 {
+	for round := 0; round < 8 || w.kinds() < 4; round++ {
 		for i := range 100 {
 			files.put(t, bad.ws, fmt.Sprintf("d%d/f%d", i%7, i+20*round), uint64(round))
 		}
@@ -167,8 +174,8 @@ func TestBadWire(t *testing.T) {
 		}
 	}
 	t.Logf("faults %v; %d snapshots acknowledged and restored, %d runs failed", w.faults, len(acknowledged), failures)
-	if len(w.faults) != 4 || len(acknowledged) == 0 {
-		t.Error("the line was not bad enough, or too bad")
+	if len(acknowledged) == 0 {
+		t.Error("the line was too bad")
 	}
 }
 

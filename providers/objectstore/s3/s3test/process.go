@@ -2,6 +2,8 @@ package s3test
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -11,15 +13,22 @@ import (
 	"time"
 )
 
-// freeAddress is an address on which nobody listens at the moment.
+// freeAddress is an address on which nobody listens at the moment. Its port is below those
+// that the kernel gives to whoever asks for any: between the look and the server's bind
+// nobody else gets it.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", address); err == nil {
+			listener.Close()
+			return address
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 // run starts a server, waits until it listens, and stops it when the test ends.
