@@ -15,6 +15,7 @@ import (
 
 	"github.com/snapctl/snapctl/engine/fetch"
 	"github.com/snapctl/snapctl/packfile/blob"
+	"golang.org/x/sys/unix"
 )
 
 func init() { children["killed"] = killedChild }
@@ -280,6 +281,43 @@ func TestLostBlobs(t *testing.T) {
 	}
 	if _, err := os.Lstat(dir + "/new/big"); err == nil {
 		t.Error("a damaged file is there")
+	}
+}
+
+// TestLostLeader: files are restored, and linked to each other, if the directory with
+// the first of their names is lost.
+func TestLostLeader(t *testing.T) {
+	src, dir := newMemSource(), tempDir(t)
+	sampleTree(t, dir+"/src")
+	must(t, os.Link(dir+"/src/a/script.sh", dir+"/src/third"))
+	must(t, os.Link(dir+"/src/fifo", dir+"/src/a/deep/pipe")) // is no file
+	must(t, os.Link(dir+"/src/a/empty", dir+"/src/a/deep/nothing"))
+	setTimes(t, dir+"/src")
+	snap := capture(t, src, dir+"/src")
+	src.drop(blob.Tree, dirNode(t, src, snap, "a/deep"))
+	must(t, os.MkdirAll(dir+"/there/a", 0o755))
+	must(t, os.WriteFile(dir+"/there/a/script.sh", []byte("old"), 0o600))
+	must(t, os.WriteFile(dir+"/there/third", []byte("old"), 0o600))
+	for _, target := range []string{"/new", "/there", "/there"} {
+		r, err := Run(t.Context(), src, snap, Options{Target: dir + target, Delete: true})
+		if !errors.Is(err, ErrPartial) || len(r.Failed) != 1 || r.Failed[0].Path != "a/deep" {
+			t.Fatalf("%s: %v", target, err)
+		}
+		for _, path := range []string{"a/script.sh", "third", "fifo", "a/empty"} {
+			want := lookup(t, src, snap, path)
+			var st, first unix.Stat_t
+			must(t, unix.Lstat(dir+target+"/"+path, &st))
+			if st.Mode&0o7777 != want.Mode || st.Size != int64(want.Size) || st.Mtim.Sec != want.MTime.Sec {
+				t.Errorf("%s%s has mode %o, %d bytes, time %v", target, path, st.Mode, st.Size, st.Mtim)
+			}
+			must(t, unix.Lstat(dir+target+"/a/script.sh", &first))
+			if path == "third" && (st.Ino != first.Ino || st.Nlink != 2) {
+				t.Errorf("%s: not linked", target)
+			}
+		}
+		if b, err := os.ReadFile(dir + target + "/third"); err != nil || string(b) != "#!/bin/sh\n" {
+			t.Errorf("%s: %q, %v", target, b, err)
+		}
 	}
 }
 

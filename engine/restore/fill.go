@@ -30,7 +30,21 @@ const chunk = 256
 const writers = 2
 
 // fill runs the first walk.
-func (s *session) fill(ctx context.Context) (err error) {
+func (s *session) fill(ctx context.Context) error {
+	return s.filling(ctx, func(ctx context.Context, f *filler) error {
+		var compareCtx context.Context
+		f.group, compareCtx = errgroup.WithContext(ctx)
+		f.group.SetLimit(s.opts.Workers)
+		walkErr := s.walk(compareCtx, f)
+		if err := f.group.Wait(); err != nil {
+			return err // a cancelled walk is only its consequence
+		}
+		return walkErr
+	})
+}
+
+// filling writes the files that compare starts.
+func (s *session) filling(ctx context.Context, compare func(context.Context, *filler) error) error {
 	f := &filler{session: s, collector: newCollector(), unfinished: make(map[*file]struct{})}
 	defer f.abandon()
 	g, ctx := errgroup.WithContext(ctx)
@@ -44,16 +58,7 @@ func (s *session) fill(ctx context.Context) (err error) {
 			return nil
 		})
 	}
-	g.Go(func() error {
-		var compareCtx context.Context
-		f.group, compareCtx = errgroup.WithContext(ctx)
-		f.group.SetLimit(s.opts.Workers)
-		walkErr := s.walk(compareCtx, f)
-		if err := f.group.Wait(); err != nil {
-			walkErr = err // a cancelled walk is only its consequence
-		}
-		return f.collector.finish(ctx, walkErr)
-	})
+	g.Go(func() error { return f.collector.finish(ctx, compare(ctx, f)) })
 	return g.Wait()
 }
 

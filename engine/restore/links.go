@@ -14,7 +14,8 @@ import (
 
 // linkTable knows the hard links of a snapshot while its tree is walked. The
 // first chosen path of a group leads: it is restored like any file, and the
-// others are linked to its inode at the end.
+// others are linked to its inode at the end. If the tree does not show it, the
+// next one leads.
 //
 // Paths are kept as two 64-bit hashes with random seeds. A group of n paths
 // takes about 90 + 40 (n-1) bytes.
@@ -151,6 +152,15 @@ func (s *session) makeLinks(ctx context.Context) error {
 		if lead == nil {
 			return nil
 		}
+		if lead.isMissing() {
+			if group = s.links.present(group); len(group) == 0 {
+				return nil
+			}
+			var err error
+			if lead, err = s.promote(ctx, group[0]); err != nil {
+				return err
+			}
+		}
 		for _, path := range group[1:] {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -167,6 +177,39 @@ func (s *session) makeLinks(ctx context.Context) error {
 			}
 		}
 		return nil
+	})
+}
+
+// isMissing tells whether the leader was not met in the tree, as in a directory that
+// cannot be read.
+func (l *leader) isMissing() bool { return l.inode == (inode{}) && l.err == nil && l.omitted == "" }
+
+// present are the members of a group from the first one on that was met in the tree.
+func (t *linkTable) present(group []string) []string {
+	for len(group) > 0 && !t.met(group[0]) {
+		group = group[1:]
+	}
+	return group
+}
+
+// promote makes a member the leader of its group, and restores it like any file.
+func (s *session) promote(ctx context.Context, path string) (*leader, error) {
+	lead, at := new(leader), s.placeOf(path)
+	s.links.leaders[s.links.key(path)] = lead
+	e, err := manifest.Lookup(ctx, s.src.Node, s.rootEntry, path)
+	if err != nil {
+		return lead, s.failed(ctx, "look up", at, err)
+	}
+	dirfd, err := s.handles.acquire(at.dir)
+	if err != nil {
+		return lead, s.failed(ctx, "open directory", at, err)
+	}
+	defer s.done(at.dir)
+	return lead, s.filling(ctx, func(ctx context.Context, f *filler) error {
+		if e.Kind != manifest.File {
+			return f.settleSpecial(ctx, at, dirfd, &e, lead)
+		}
+		return f.settle(ctx, at, dirfd, &e, lead, nil, func(v verdict) error { return f.start(ctx, at.dir, &e, lead, v) })
 	})
 }
 

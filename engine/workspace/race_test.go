@@ -139,7 +139,10 @@ func TestChangedWhileRead(t *testing.T) {
 			func(int) string { return old + "more" }},
 		{"shrinks once", 1, func(t *testing.T, path string, _ int) { must(t, os.Truncate(path, 10)) }, false,
 			func(int) string { return old[:10] }},
-		{"is edited in place", 3, func(t *testing.T, path string, n int) { overwrite(t, path, 'a'+byte(n)) }, false,
+		{"is edited in place", 3, func(t *testing.T, path string, n int) {
+			waitForTick(t, filepath.Dir(path))
+			overwrite(t, path, 'a'+byte(n))
+		}, false,
 			func(int) string { return "d" + old[1:] }},
 		{"grows all the time", 100, func(t *testing.T, path string, _ int) { appendTo(t, path, "more") }, true,
 			func(n int) string { return old + strings.Repeat("more", n-1) }},
