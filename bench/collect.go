@@ -40,8 +40,8 @@ func (b *bench) collect(ctx context.Context) error {
 			c.theirs = t
 		}
 	}
-	if c.theirs.name == "" {
-		return errors.New("restic is not installed")
+	if c.ours.name == "" || c.theirs.name == "" {
+		return errors.New("this needs snapctl, by `make build`, and restic")
 	}
 	if err := c.history(ctx); err != nil {
 		return err
