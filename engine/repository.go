@@ -73,8 +73,11 @@ func initialize(ctx context.Context, store objectstore.Store, opts InitOptions) 
 	if !errors.Is(err, objectstore.ErrNotExist) {
 		return nil, err
 	}
-	if err := onceThere(ctx, store, ErrNoRepository); errors.Is(err, ErrConfigGone) {
-		return nil, err // a new one would make what is there unreadable for good
+	for _, err := range store.List(ctx, ingest.PackPrefix, "") {
+		if err == nil { // a new one would make what is there unreadable for good
+			err = fmt.Errorf("%w: %w", ErrNoRepository, ErrConfigGone)
+		}
+		return nil, err
 	}
 	cfg, material, err := newIdentity(opts)
 	if err != nil {

@@ -140,6 +140,10 @@ func (r *run) expire(ctx context.Context) error {
 			continue
 		}
 		won, err := commit.Expire(ctx, r.repo.Repo, a.Pending, a.record)
+		if errors.Is(err, commit.ErrDamaged) { // its key is taken, so it cannot be published: a repair tells by what
+			r.repo.warn("attempt", err)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -177,7 +181,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 			continue
 		}
 		err := commit.DropTombstone(ctx, r.repo.Repo, ref)
-		if errors.Is(err, commit.ErrDamaged) { // what it stands for is known: see mark.standIn
+		if errors.Is(err, commit.ErrDamaged) || errors.Is(err, commit.ErrExpired) { // it rotted, or a repair buried it, since the plan was made
 			r.repo.warn("tombstone", err)
 			continue
 		}

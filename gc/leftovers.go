@@ -2,6 +2,7 @@ package gc
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/snapctl/snapctl/engine/commit"
@@ -35,12 +36,12 @@ func (p *Plan) chooseLeftovers(o *observation) {
 		}
 	}
 	for _, ref := range o.tombstones {
-		if p.opts.old(ref.ModTime) {
+		if p.opts.old(ref.ModTime) && !p.sight.damaged[ref.Key()] { // a repair buries it anew
 			p.Tombstones = append(p.Tombstones, ref)
 		}
 	}
 	published := map[blob.ID]bool{}
-	kept := map[string]bool{}
+	kept := maps.Clone(p.sight.damaged) // as for those that are published
 	for _, ref := range o.published {
 		published[ref.ID] = true
 		kept[ref.Key()] = true // a record that is kept may be the only one that can be read

@@ -32,6 +32,7 @@ type mark struct {
 	records   map[string]bool // keys of objects whose trees are marked
 	holes     atomic.Bool     // something of others could not be had
 	borrowed  bool            // published holds trees of kept records: see standIn
+	damaged   map[string]bool // keys of snapshots at which the last look found damage
 	marked    atomic.Uint64   // tree blobs
 }
 
@@ -99,7 +100,9 @@ func (m *mark) has(id blob.ID) (bool, error) {
 func (m *mark) extend(ctx context.Context, o *observation, undoable []commit.Ref) error {
 	if m.holes.Swap(false) { // what was missing may have been stored again: look at it anew
 		m.others.trees = map[short]struct{}{}
-		maps.DeleteFunc(m.records, func(key string, _ bool) bool { return !strings.HasPrefix(key, publishedRecord) })
+		maps.DeleteFunc(m.records, func(key string, _ bool) bool {
+			return !strings.HasPrefix(key, publishedRecord) && !strings.HasPrefix(key, buriedRecord)
+		})
 	}
 	published, err := m.loadPublished(ctx, o.published)
 	if err != nil {
@@ -162,6 +165,7 @@ func (m *mark) fresh(key string) bool {
 // an undo. What cannot be read was, or was about to become, a tombstone then; or it was
 // not, so the trees of the kept one are returned, to stay.
 func (m *mark) standIn(ctx context.Context, all []commit.Ref, read loaded) (trees []blob.ID, err error) {
+	m.damaged = map[string]bool{}
 	if len(read.damaged) == 0 {
 		return nil, nil
 	}
@@ -183,7 +187,8 @@ func (m *mark) standIn(ctx context.Context, all []commit.Ref, read loaded) (tree
 			trees = append(trees, record.Manifest.Root, record.Manifest.Links)
 			m.borrowed = true
 		}
-		m.repo.warn("snapshot", damage)
+		m.damaged[ref.Key()] = true
+		m.repo.warn("snapshot", fmt.Errorf("%w: another record stands in for it until `snapctl repair snapshots` replaces it", damage))
 		delete(m.records, publishedRecord+ref.Key()) // what stands in may be gone at the next look
 		delete(m.records, buriedRecord+ref.Key())
 	}
@@ -221,7 +226,7 @@ func (m *mark) loadPublished(ctx context.Context, refs []commit.Ref) (loaded, er
 
 // loadBuried opens what listings show as tombstones by their length. A snapshot that was
 // cut off, or over which another's tombstone was copied, is damage and does not pass for
-// gone. What is a tombstone once is one for good, so it is opened once in a collection.
+// gone. What is a tombstone once is one for good, so each is opened once in a collection.
 func (m *mark) loadBuried(ctx context.Context, refs []commit.Ref, read *loaded) error {
 	key := func(ref commit.Ref) string { return buriedRecord + ref.Key() }
 	return m.load(ctx, refs, key, func(ctx context.Context, ref commit.Ref) error {

@@ -3,6 +3,7 @@ package commit
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -76,6 +77,9 @@ func LoadForgotten(ctx context.Context, repo Repo, ref Ref) (Record, error) {
 	return loadRecord(ctx, repo, ref.forgottenKey(), ref.ID)
 }
 
+// ErrExpired says that the tombstone of an expired attempt stays for ever.
+var ErrExpired = errors.New("the tombstone of an expired attempt stays for ever")
+
 // DropForgotten removes the record of a forgotten snapshot for good.
 func DropForgotten(ctx context.Context, repo Repo, ref Ref) error {
 	return repo.Store.Delete(ctx, ref.forgottenKey())
@@ -94,7 +98,7 @@ func DropTombstone(ctx context.Context, repo Repo, ref Ref) error {
 		return err
 	}
 	if state != StateForgotten {
-		return fmt.Errorf("%s: the tombstone of an expired attempt stays for ever", ref.Key())
+		return fmt.Errorf("%s: %w", ref.Key(), ErrExpired)
 	}
 	return repo.Store.Delete(ctx, ref.Key())
 }

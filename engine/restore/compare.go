@@ -41,6 +41,7 @@ func (f *filler) compareOne(ctx context.Context, at place, dirfd int, e *manifes
 		f.count(e)
 		return nil
 	case e.Kind != manifest.File && lead != nil:
+		f.count(e)
 		return f.settleSpecial(ctx, at, dirfd, e, lead)
 	case e.Kind != manifest.File:
 		return nil

@@ -92,6 +92,7 @@ func (f *finisher) flushSpecial(ctx context.Context, d *dir) error {
 		if lead, member := f.links.role(at); lead != nil || member || reserved(at) {
 			continue // done with the files
 		}
+		f.count(e)
 		if err := f.settleSpecial(ctx, at, dirfd, e, nil); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"strings"
 	"sync"
 
@@ -34,6 +35,7 @@ type leader struct {
 	inode   inode  // that this run wrote or compared; zero if it was not restored
 	err     error  // why not; guarded by linkTable.mu
 	omitted string // the policy that left it out
+	met     bool   // in the tree
 }
 
 func newLinkTable() *linkTable {
@@ -75,7 +77,10 @@ func (t *linkTable) role(at place) (lead *leader, member bool) {
 	if _, member = t.members[k]; member {
 		t.members[k] = true
 	}
-	return t.leaders[k], member
+	if lead = t.leaders[k]; lead != nil {
+		lead.met = true
+	}
+	return lead, member
 }
 
 // failed records why the leader at path, if there is one, was not restored.
@@ -147,19 +152,13 @@ func (s *session) makeLinks(ctx context.Context) error {
 	if len(s.links.leaders) == 0 {
 		return nil
 	}
+	if err := s.promoteAll(ctx); err != nil {
+		return err
+	}
 	return s.chosenLinks(ctx, func(group []string) error {
-		lead := s.links.leaders[s.links.key(group[0])]
+		group, lead := s.links.led(group)
 		if lead == nil {
 			return nil
-		}
-		if lead.isMissing() {
-			if group = s.links.present(group); len(group) == 0 {
-				return nil
-			}
-			var err error
-			if lead, err = s.promote(ctx, group[0]); err != nil {
-				return err
-			}
 		}
 		for _, path := range group[1:] {
 			if err := ctx.Err(); err != nil {
@@ -180,37 +179,89 @@ func (s *session) makeLinks(ctx context.Context) error {
 	})
 }
 
-// isMissing tells whether the leader was not met in the tree, as in a directory that
-// cannot be read.
-func (l *leader) isMissing() bool { return l.inode == (inode{}) && l.err == nil && l.omitted == "" }
-
-// present are the members of a group from the first one on that was met in the tree.
-func (t *linkTable) present(group []string) []string {
+// led returns a group without what the tree does not show before its leader: the first
+// path, or the first one that was met. No leader if none was.
+func (t *linkTable) led(group []string) ([]string, *leader) {
+	lead := t.leaders[t.key(group[0])]
+	if lead == nil || lead.met {
+		return group, lead
+	}
 	for len(group) > 0 && !t.met(group[0]) {
 		group = group[1:]
 	}
-	return group
+	if len(group) == 0 {
+		return nil, nil
+	}
+	return group, t.leaders[t.key(group[0])]
 }
 
-// promote makes a member the leader of its group, and restores it like any file.
-func (s *session) promote(ctx context.Context, path string) (*leader, error) {
-	lead, at := new(leader), s.placeOf(path)
-	s.links.leaders[s.links.key(path)] = lead
-	e, err := manifest.Lookup(ctx, s.src.Node, s.rootEntry, path)
-	if err != nil {
-		return lead, s.failed(ctx, "look up", at, err)
-	}
-	dirfd, err := s.handles.acquire(at.dir)
-	if err != nil {
-		return lead, s.failed(ctx, "open directory", at, err)
-	}
-	defer s.done(at.dir)
-	return lead, s.filling(ctx, func(ctx context.Context, f *filler) error {
-		if e.Kind != manifest.File {
-			return f.settleSpecial(ctx, at, dirfd, &e, lead)
+// promoteAll makes members the leaders of those groups whose first path was not met in
+// the tree, as in a directory that cannot be read, and restores them like any files:
+// together, so that what lies together is read together.
+func (s *session) promoteAll(ctx context.Context) error {
+	promoted := 0
+	for path, err := range s.missing(ctx) {
+		if err != nil {
+			return err
 		}
-		return f.settle(ctx, at, dirfd, &e, lead, nil, func(v verdict) error { return f.start(ctx, at.dir, &e, lead, v) })
+		s.links.leaders[s.links.key(path)] = &leader{}
+		promoted++
+	}
+	if promoted == 0 {
+		return nil
+	}
+	return s.filling(ctx, func(ctx context.Context, f *filler) error {
+		for path, err := range s.missing(ctx) {
+			if err == nil {
+				err = f.promote(ctx, path)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+}
+
+// missing yields the first path that was met of each group whose first path was not.
+func (s *session) missing(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		stop := errors.New("enough")
+		err := s.chosenLinks(ctx, func(group []string) error {
+			if lead := s.links.leaders[s.links.key(group[0])]; lead == nil || lead.met {
+				return ctx.Err()
+			}
+			if group, _ = s.links.led(group); len(group) > 0 && !yield(group[0], nil) {
+				return stop
+			}
+			return ctx.Err()
+		})
+		if err != nil && err != stop {
+			yield("", err)
+		}
+	}
+}
+
+// promote restores a member that leads now.
+func (f *filler) promote(ctx context.Context, path string) error {
+	lead, at := f.links.leaders[f.links.key(path)], f.placeOf(path)
+	e, err := manifest.Lookup(ctx, f.src.Node, f.rootEntry, path)
+	if err != nil {
+		return f.failed(ctx, "look up", at, err)
+	}
+	dirfd, err := f.handles.acquire(at.dir)
+	if err != nil {
+		return f.failed(ctx, "open directory", at, err)
+	}
+	defer f.handles.release(at.dir) // it is used again when the file is written
+	if e.Kind != manifest.File {
+		return f.settleSpecial(ctx, at, dirfd, &e, lead)
+	}
+	var last *KnownFile
+	if k, ok := f.known(ctx, at.dir)[e.Name]; ok {
+		last = &k
+	}
+	return f.settle(ctx, at, dirfd, &e, lead, last, func(v verdict) error { return f.start(ctx, at.dir, &e, lead, v) })
 }
 
 // errNoLeader says that a file has nothing to be linked to.

@@ -191,6 +191,15 @@ func (p *planner) links(ctx context.Context) error {
 	}
 	return p.chosenLinks(ctx, func(group []string) error {
 		lead := p.session.links.leaders[p.session.links.key(group[0])]
+		if lead != nil && !lead.met {
+			if group, _ = p.session.links.led(group); len(group) == 0 {
+				return nil
+			}
+			lead = new(leader)
+			if err := p.promoted(ctx, group[0], lead); err != nil {
+				return err
+			}
+		}
 		for _, path := range group[1:] {
 			if lead == nil || !p.session.links.met(path) || lead.inode != (inode{}) && p.inodeAt(path) == lead.inode {
 				continue
@@ -201,6 +210,33 @@ func (p *planner) links(ctx context.Context) error {
 		}
 		return ctx.Err()
 	})
+}
+
+// promoted plans a file that leads in place of one that the tree does not show.
+func (p *planner) promoted(ctx context.Context, path string, lead *leader) error {
+	e, err := manifest.Lookup(ctx, p.src.Node, p.rootEntry, path)
+	if err != nil {
+		return p.failed(ctx, "look up", place{newDir(nil, "", true), path}, err)
+	}
+	c := Change{Action: Create, Path: path, Kind: e.Kind}
+	if p.root != nil {
+		at := p.placeOf(path)
+		if dirfd, err := p.handles.acquire(at.dir); err == nil && dirfd >= 0 {
+			p.last = p.known(ctx, at.dir)
+			c.Action, err = p.action(ctx, at, &e, lead)
+			p.done(at.dir)
+			if err != nil {
+				return p.failed(ctx, "compare", at, err)
+			}
+		}
+	}
+	if c.Action == 0 {
+		return nil
+	}
+	if c.Action != Fix {
+		c.Bytes = e.Size
+	}
+	return p.say(c)
 }
 
 // inodeAt is what stands at a path; zero if nothing does.

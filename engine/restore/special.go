@@ -22,7 +22,6 @@ func (s *session) omitted(e *manifest.Entry) string {
 
 // settleSpecial restores a symlink, FIFO, socket or device.
 func (s *session) settleSpecial(ctx context.Context, at place, dirfd int, e *manifest.Entry, lead *leader) error {
-	s.count(e)
 	if reason := s.omitted(e); reason != "" {
 		s.rep.skip(at.path(), reason)
 		if lead != nil {

@@ -68,7 +68,7 @@ var mutants = []mutant{
 	}},
 	{"the tombstone of an expired attempt is removed", "expiry", []edit{
 		{"gc/observe.go", "case commit.StateForgotten:", "case commit.StateForgotten, commit.StateExpired:"},
-		{"engine/commit/forget.go", "	if state != StateForgotten {\n\t\treturn fmt.Errorf(\"%s: the tombstone of an expired attempt stays for ever\", ref.Key())\n\t}\n", "\t_ = state\n"},
+		{"engine/commit/forget.go", "	if state != StateForgotten {\n\t\treturn fmt.Errorf(\"%s: %w\", ref.Key(), ErrExpired)\n\t}\n", "\t_ = state\n"},
 	}},
 	{"a tombstone is removed while its attempt is there", "retry", []edit{
 		{"gc/execute.go", "if pending[ref.Session] {", "if false {"},
