@@ -191,20 +191,42 @@ const (
 	pinnedSince
 )
 
-// forget forgets one snapshot, under every session that published it.
+// forget forgets one snapshot, unless it was pinned since the plan was made. It looks
+// for pins before its tombstones, and again behind them, as Label looks for the snapshot
+// behind its put: of a pin and a forget at the same moment one notices the other, so that
+// no pin which was acknowledged is lost.
 func (r *Repository) forget(ctx context.Context, k known) (outcome, error) {
-	if k.err == nil && !retention.Pinned(k.info.Labels) {
-		labels, err := commit.Labels(ctx, r.protocol(), k.id, k.info.Manifest)
-		if err != nil {
-			return untouched, err
-		}
-		if retention.Pinned(labels) {
-			return pinnedSince, nil
-		}
+	if pinned, err := r.pinnedSince(ctx, k); err != nil || pinned {
+		return pinnedSince, err
 	}
+	if err := r.bury(ctx, k.id); err != nil {
+		return untouched, err
+	}
+	pinned, err := r.pinnedSince(ctx, k)
+	if err != nil || !pinned {
+		return forgotten, err
+	}
+	if _, err := r.UndoForget(ctx, k.id); err != nil {
+		return forgotten, fmt.Errorf("it was pinned while it was forgotten: %w", err)
+	}
+	return pinnedSince, nil
+}
+
+// pinnedSince reports whether the snapshot was pinned since a plan was made. One that was
+// pinned then, or of which that could not be read, was named and forced.
+func (r *Repository) pinnedSince(ctx context.Context, k known) (bool, error) {
+	if k.err != nil || retention.Pinned(k.info.Labels) {
+		return false, nil
+	}
+	labels, err := commit.Labels(ctx, r.protocol(), k.id, k.info.Manifest)
+	return err == nil && retention.Pinned(labels), err
+}
+
+// bury puts a tombstone under every session that published the snapshot.
+func (r *Repository) bury(ctx context.Context, id ID) error {
 	repo := r.protocol()
 	repo.Store = commit.SpendReserve(repo.Store) // forgetting is how a full store gets room
-	for ref, err := range commit.List(ctx, repo, k.id.String()+"/") {
+	for ref, err := range commit.List(ctx, repo, id.String()+"/") {
 		if err == nil {
 			err = commit.Forget(ctx, repo, ref)
 		}
@@ -212,8 +234,8 @@ func (r *Repository) forget(ctx context.Context, k known) (outcome, error) {
 			err = fmt.Errorf("there is no room for its record and its tombstone: run `snapctl gc`, which frees what no snapshot needs: %w", err)
 		}
 		if err != nil {
-			return untouched, err
+			return err
 		}
 	}
-	return forgotten, nil
+	return nil
 }

@@ -685,3 +685,62 @@ func TestRestoreOfWhatIsForgottenMeanwhile(t *testing.T) {
 	}
 	h.hold(h.ids[1], h.ids[2])
 }
+
+// A pin and a forget at the same moment: whoever is late notices the other. A pin that was
+// acknowledged is not lost.
+func TestPinBesideAForget(t *testing.T) {
+	pin := map[string]string{"pin": "release"}
+	t.Run("the pin is late", func(t *testing.T) {
+		r := newRepo(t)
+		id := r.snapshot(smallWorkspace(t)).Snapshot
+		m := &meddler{Store: r.store}
+		m.before = once("labels/", func(string) {
+			r.carryOut(engine.ForgetOptions{Snapshots: []engine.ID{id}, Force: true})
+		})
+		late := (&testRepo{t: t, state: t.TempDir()}).open(m)
+		if _, err := late.Label(t.Context(), id, pin, nil); !errors.Is(err, engine.ErrNotFound) {
+			t.Errorf("labelled a snapshot that was forgotten: %v", err)
+		}
+	})
+	t.Run("the forget is late", func(t *testing.T) {
+		r := newRepo(t)
+		id := r.snapshot(smallWorkspace(t)).Snapshot
+		m := &meddler{Store: r.store}
+		m.before = once("snapshots/", func(string) {
+			if _, err := r.Label(t.Context(), id, pin, nil); err != nil {
+				t.Fatal(err)
+			}
+		})
+		late := (&testRepo{t: t, state: t.TempDir()}).open(m)
+		result := late.carryOut(engine.ForgetOptions{Snapshots: []engine.ID{id}, Force: true})
+		if len(result.Forgotten) != 0 || !slices.Equal(result.Pinned, []engine.ID{id}) {
+			t.Errorf("forgot %+v", result)
+		}
+		info, err := r.elsewhere().Show(t.Context(), id)
+		if err != nil || info.Labels["pin"] != "release" {
+			t.Errorf("labels %v, %v", info.Labels, err)
+		}
+		r.collect(thorough)
+		r.elsewhere().restore(id)
+	})
+}
+
+// What replaces a label change that cannot be read is a pin: it may have been one.
+func TestDamagedLabelBecomesAPin(t *testing.T) {
+	r := newRepo(t)
+	id := r.snapshot(smallWorkspace(t)).Snapshot
+	r.label(id, map[string]string{"pin": "release", "stage": "gold"})
+	rot(t, r.store, objects(t, r.store, "labels/")[0])
+	plan, err := r.PlanRepairSnapshots(t.Context(), engine.RepairSnapshotsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := r.RepairSnapshots(t.Context(), plan)
+	if err != nil || result.Labels != 1 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if _, err := r.PlanForget(t.Context(), engine.ForgetOptions{Snapshots: []engine.ID{id}}); !errors.As(err, new(*retention.RefusedError)) {
+		t.Errorf("forget what was pinned: %v", err)
+	}
+	r.clean()
+}

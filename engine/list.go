@@ -216,7 +216,15 @@ func (r *Repository) label(ctx context.Context, id ID, set map[string]string, re
 	if err != nil {
 		return nil, err
 	}
-	return commit.AddLabels(ctx, r.protocol(), id, record.Manifest, change)
+	labels, err := commit.AddLabels(ctx, r.protocol(), id, record.Manifest, change)
+	if err != nil {
+		return nil, err
+	}
+	refs, err := r.refs(ctx, id.String()) // behind the put: see forget
+	if err == nil && len(refs) == 0 {
+		err = fmt.Errorf("%w: it was forgotten meanwhile", ErrNotFound)
+	}
+	return labels, err
 }
 
 // Fork publishes a new snapshot of an old root, with other labels. No data is

@@ -257,11 +257,11 @@ func (p *push) report(progress *transfer.Progress, stored func() uint64) (stop f
 	})
 }
 
-// labelPresent is label for a snapshot that was there, unless it was given other labels
-// in the target.
+// labelPresent is label for a snapshot that was there, unless its labels were changed in
+// the target, by an earlier push or by people there.
 func (p *push) labelPresent(ctx context.Context, o origin) error {
-	there, err := p.to.describe(ctx, o.id, o.record.Manifest)
-	if err != nil || !maps.Equal(there.Labels, o.record.Manifest.LabelMap()) {
+	changed, err := commit.Relabelled(ctx, p.to.protocol(), o.id)
+	if err != nil || changed {
 		return err
 	}
 	return p.label(ctx, o)

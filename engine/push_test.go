@@ -470,3 +470,20 @@ func TestLabelsOfASnapshotThatIsPushedAgain(t *testing.T) {
 		})
 	}
 }
+
+// Labels that people changed in the target are theirs, also if that makes them what the
+// snapshot was published with.
+func TestPushLeavesLabelsThatWereChangedThere(t *testing.T) {
+	here := newRepo(t)
+	there := here.sibling(mem.New())
+	id := here.snapshot(smallWorkspace(t)).Snapshot
+	here.label(id, map[string]string{"pin": "yes"})
+	here.push(there, id)
+	if _, err := there.Label(t.Context(), id, nil, []string{"pin"}); err != nil {
+		t.Fatal(err)
+	}
+	here.push(there, id)
+	if info, err := there.Show(t.Context(), id); err != nil || len(info.Labels) != 0 {
+		t.Errorf("labels %v, %v", info.Labels, err)
+	}
+}

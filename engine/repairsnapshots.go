@@ -9,6 +9,7 @@ import (
 
 	"github.com/snapctl/snapctl/engine/commit"
 	"github.com/snapctl/snapctl/engine/manifest"
+	"github.com/snapctl/snapctl/gc/retention"
 	"github.com/snapctl/snapctl/packfile"
 	"github.com/snapctl/snapctl/packfile/blob"
 )
@@ -30,8 +31,9 @@ type RepairSnapshotsOptions struct {
 // changes nothing.
 type RepairSnapshotsPlan struct {
 	Snapshots []SnapshotRepair // in the order of their ids
-	// Labels are label changes that cannot be read. They are deleted, since no
-	// snapshot can be listed beside them; what they set or removed is lost.
+	// Labels are label changes that cannot be read. Pins replace them, since no snapshot
+	// can be listed beside them and they may have been pins; what else they set or
+	// removed is lost.
 	Labels []Problem
 	// Records are damaged objects at the keys of snapshots of which another object can
 	// be read. Tombstones replace them, and nothing is lost.
@@ -192,7 +194,7 @@ func (c *checker) namePlan(node []byte) (blob.ID, error) { return c.r.namer.ID(b
 // RepairSnapshotsResult is what RepairSnapshots did, also before it failed.
 type RepairSnapshotsResult struct {
 	Snapshots []SnapshotRepair // with their successors
-	Labels    uint64           // deleted
+	Labels    uint64           // replaced by pins
 	Records   uint64           // replaced by tombstones
 	Forgotten uint64           // snapshots
 	NewBlobs  uint64
@@ -220,11 +222,11 @@ func (r *Repository) repairSnapshots(ctx context.Context, plan *RepairSnapshotsP
 		return result, err
 	}
 	for _, label := range plan.Labels {
-		deleted, err := r.deleteLabel(ctx, label.Object)
+		replaced, err := r.replaceLabel(ctx, label.Object)
 		if err != nil {
 			return result, err
 		}
-		result.Labels += deleted
+		result.Labels += replaced
 	}
 	for _, ref := range plan.buried {
 		buried, err := commit.Bury(ctx, r.protocol(), ref)
@@ -245,9 +247,12 @@ func (r *Repository) repairSnapshots(ctx context.Context, plan *RepairSnapshotsP
 	return result, nil
 }
 
-// deleteLabel deletes a label change that still cannot be read, and returns how many
-// that were.
-func (r *Repository) deleteLabel(ctx context.Context, key string) (uint64, error) {
+// DamagedLabel is the value of the pin that replaces a label change that cannot be read.
+const DamagedLabel = "damaged-label"
+
+// replaceLabel puts a pin in place of a label change that still cannot be read, and
+// returns how many that were.
+func (r *Repository) replaceLabel(ctx context.Context, key string) (uint64, error) {
 	_, err := commit.LoadLabelChange(ctx, r.protocol(), key)
 	if err == nil || errors.Is(err, commit.ErrNotFound) {
 		return 0, nil
@@ -255,7 +260,11 @@ func (r *Repository) deleteLabel(ctx context.Context, key string) (uint64, error
 	if !errors.Is(err, ErrDamaged) {
 		return 0, err
 	}
-	return 1, r.store.Delete(ctx, key)
+	pin, err := commit.NewLabelChange(map[string]string{retention.PinLabel: DamagedLabel}, nil)
+	if err != nil {
+		return 0, err
+	}
+	return 1, commit.ReplaceLabel(ctx, r.protocol(), key, pin)
 }
 
 func (r *Repository) repairSnapshot(ctx context.Context, plan *RepairSnapshotsPlan, repair *SnapshotRepair, result *RepairSnapshotsResult) error {

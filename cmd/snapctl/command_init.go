@@ -203,10 +203,14 @@ func (c *cli) checkFree(ctx context.Context, p place) error {
 	}
 	var stored *objectstore.Error
 	switch {
+	case errors.Is(err, engine.ErrConfigGone):
+		return err
 	case errors.Is(err, engine.ErrNoRepository):
 		return nil
 	case errors.As(err, &stored) && p.isURL():
 		return err // no answer, no access, no bucket
+	case errors.Is(err, engine.ErrDamaged):
+		return fmt.Errorf("%w: %w", engine.ErrExists, err)
 	}
 	return engine.ErrExists // locked, damaged or new: a repository all the same
 }

@@ -25,7 +25,8 @@ names each path that it lacks, and why. The damaged one is kept unless
 --forget-damaged is given; collections may stop at it. One of which nothing can be read
 stays too, unless that is given.
 
-Labels that cannot be read are deleted, since no snapshot can be listed beside them.
+Labels that cannot be read are replaced by pin=damaged-label, since they may have been
+pins, and no snapshot can be listed beside them.
 A damaged record of a snapshot that another record tells of is replaced by a tombstone.
 
 First take a new snapshot of the workspace, or push from a copy, then run "snapctl
@@ -110,6 +111,9 @@ func (c *cli) printRepaired(plan *engine.RepairSnapshotsPlan, result *engine.Rep
 	}
 	s.Labels, s.Records, s.Forgotten, s.StoredBytes = result.Labels, result.Records, result.Forgotten, result.StoredBytes
 	c.talk.say("repaired %s, forgot %s, %s written", plural(s.Repaired, "snapshot"), plural(s.Forgotten, "snapshot"), size(s.StoredBytes))
+	if s.Labels > 0 {
+		c.talk.say("put pins in place of %s that could not be read: `snapctl list --label pin=%s` shows of which snapshots", plural(s.Labels, "label change"), engine.DamagedLabel)
+	}
 	if kept > 0 {
 		c.talk.say("kept %s: collections may stop there until --forget-damaged", plural(kept, "damaged snapshot"))
 	}
@@ -183,7 +187,7 @@ type snapshotsSummary struct {
 	Damaged     int    `json:"damaged"`
 	Repaired    uint64 `json:"repaired"`
 	Forgotten   uint64 `json:"forgotten"`
-	Labels      uint64 `json:"labels"`   // deleted; in a dry run, to be deleted
+	Labels      uint64 `json:"labels"`   // replaced by pins; in a dry run, to be replaced
 	Records     uint64 `json:"records"`  // replaced by tombstones, since another can be read; in a dry run, to be replaced
 	Hopeless    int    `json:"hopeless"` // snapshots of which nothing can be read, and that stay
 	StoredBytes uint64 `json:"stored_bytes"`

@@ -80,7 +80,7 @@ var hintsDamaged = []struct {
 }
 
 // hintLists is for lists of a collection neither of which can be read.
-const hintLists = "get the objects of that folder below gc/ back from a copy of the store; docs/recovery.md"
+const hintLists = "get the objects of that folder below gc/ back from a copy of the store, or make a repository with `snapctl init --like` and push all to it; docs/recovery.md"
 
 // hintOfDamage is the hint for a message about damage.
 func hintOfDamage(message string) string {
@@ -104,7 +104,7 @@ var classes = []struct {
 	{engine.ErrPartial, exitIncomplete, ""}, // what is missing has been named by then
 	{engine.ErrConfigGone, exitNoRepository, "put config back from a copy; docs/recovery.md says how"},
 	{engine.ErrNoRepository, exitNoRepository, "make one with `snapctl init`, or name another with --repo or " + envRepo},
-	{engine.ErrExists, exitFailed, "the repository is ready to use, as it is"},
+	{engine.ErrExists, exitFailed, "`snapctl list` says whether it can be used as it is"},
 	{restore.ErrBusy, exitBusy, "wait for the other restore to end"},
 	{restore.ErrConflict, exitFailed, "move the directory away, or restore into a new one"},
 	{restore.ErrMount, exitFailed, "unmount it, or restore into a new directory"},

@@ -190,8 +190,30 @@ func AddLabels(ctx context.Context, repo Repo, id blob.ID, m *manifest.Manifest,
 	return Labels(ctx, repo, id, m)
 }
 
+// ReplaceLabel puts a change in place of one that cannot be read.
+func ReplaceLabel(ctx context.Context, repo Repo, key string, change LabelChange) error {
+	if _, _, err := parseLabelKey(key); err != nil {
+		return err
+	}
+	_, err := repo.Store.Put(ctx, key, bytes.NewReader(sealFor(repo, key, seal.Label, change.Encode())), objectstore.PutOptions{})
+	return err
+}
+
 // maxLabelSequence is the last that ten digits can name: keys sort as numbers.
 const maxLabelSequence = 9_999_999_999
+
+// Relabelled reports whether the labels of a snapshot were changed since it was published.
+func Relabelled(ctx context.Context, repo Repo, id blob.ID) (bool, error) {
+	for info, err := range repo.Store.List(ctx, labelPrefix+id.String()+"/", "") {
+		if err != nil {
+			return false, err
+		}
+		if _, _, err := parseLabelKey(info.Key); err == nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
 
 // LabelObject is one change of labels as a listing shows it.
 type LabelObject struct {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/snapctl/snapctl/engine/manifest"
 	"golang.org/x/sys/unix"
 )
 
@@ -105,9 +106,9 @@ func TestSwaps(t *testing.T) {
 			os.Symlink(out+"/a/deep/er", d+"/a/deep/er")
 		},
 		"temporary": func(d, out string) {
-			temps, _ := filepath.Glob(d + "/a/" + tempPrefix + "*")
-			top, _ := filepath.Glob(d + "/" + tempPrefix + "*")
-			deep, _ := filepath.Glob(d + "/a/deep/" + tempPrefix + "*")
+			temps, _ := filepath.Glob(d + "/a/" + manifest.RestoreTemp + "*")
+			top, _ := filepath.Glob(d + "/" + manifest.RestoreTemp + "*")
+			deep, _ := filepath.Glob(d + "/a/deep/" + manifest.RestoreTemp + "*")
 			for _, temp := range slices.Concat(temps, top, deep) {
 				precious := out + "/precious"
 				if st, err := os.Lstat(temp); err == nil && st.Mode().Type() == os.ModeNamedPipe {

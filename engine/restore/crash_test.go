@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/snapctl/snapctl/engine/fetch"
+	"github.com/snapctl/snapctl/engine/manifest"
 	"github.com/snapctl/snapctl/packfile/blob"
 	"golang.org/x/sys/unix"
 )
@@ -269,7 +270,7 @@ func TestLostBlobs(t *testing.T) {
 		if b, err := os.ReadFile(dir + target + "/locked/file"); isRoot() && (err != nil || string(b) != "read-only") {
 			t.Errorf("%q, %v", b, err)
 		}
-		if tmp, _ := filepath.Glob(dir + target + "/*/" + tempPrefix + "*"); len(tmp) > 0 {
+		if tmp, _ := filepath.Glob(dir + target + "/*/" + manifest.RestoreTemp + "*"); len(tmp) > 0 {
 			t.Errorf("left over: %q", tmp)
 		}
 	}

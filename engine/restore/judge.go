@@ -2,7 +2,6 @@ package restore
 
 import (
 	"context"
-	"strings"
 
 	"github.com/snapctl/snapctl/engine/manifest"
 	"golang.org/x/sys/unix"
@@ -146,11 +145,8 @@ func isEmptyDir(dirfd int, name string) bool {
 
 // Names that a restore uses for itself.
 const (
-	markerName    = ".snapctl-restore-incomplete"
-	tempPrefix    = ".snapctl-tmp-"
+	markerName    = manifest.RestoreMarker
 	partialMiddle = ".snapctl-partial-"
 )
 
-func isTemp(name string) bool {
-	return strings.HasPrefix(name, tempPrefix) && len(name) == len(tempPrefix)+16
-}
+func isTemp(name string) bool { return manifest.IsRestoreTemp(name) }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math/rand/v2"
 
+	"github.com/snapctl/snapctl/engine/manifest"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,7 +41,7 @@ func dirNames(dirfd int) iter.Seq2[string, error] {
 	}
 }
 
-func tempName() string { return fmt.Sprintf("%s%016x", tempPrefix, rand.Uint64()) }
+func tempName() string { return fmt.Sprintf("%s%016x", manifest.RestoreTemp, rand.Uint64()) }
 
 // remover removes a tree beneath a directory, without following symlinks or
 // entering another mount.

@@ -3,6 +3,7 @@ package workspace
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/snapctl/snapctl/engine/manifest"
 )
@@ -136,6 +137,9 @@ func (w *worker) unsupported(d *dir, e *entry, reason string) {
 
 // excluded asks the rules and reports what they leave out.
 func (w *worker) excluded(d *dir, name string, isDir bool) bool {
+	if strings.HasPrefix(name, ".snapctl-") && w.ofRestore(d, name) {
+		return true
+	}
 	if d.rules == nil {
 		return false
 	}
@@ -156,4 +160,18 @@ func (w *worker) beginRoot() error {
 		return err
 	}
 	return w.begin(d)
+}
+
+// ofRestore reports whether the entry is none of the workspace but of a restore that did
+// not finish. If that goes on, or was killed, the snapshot is not of the whole workspace.
+func (w *worker) ofRestore(d *dir, name string) bool {
+	switch {
+	case d.parent == nil && name == manifest.RestoreMarker:
+		w.report(name, manifest.Unreadable, "a restore into this directory has not finished: run it again, then save")
+	case manifest.IsRestoreTemp(name):
+		w.report(d.pathOf(name), manifest.Excluded, "left by a restore that has not finished")
+	default:
+		return false
+	}
+	return true
 }
