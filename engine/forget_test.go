@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -743,4 +744,35 @@ func TestDamagedLabelBecomesAPin(t *testing.T) {
 		t.Errorf("forget what was pinned: %v", err)
 	}
 	r.clean()
+}
+
+// overtaken lets something happen before a listing.
+type overtaken struct {
+	objectstore.Store
+	before func(prefix string)
+}
+
+func (o *overtaken) List(ctx context.Context, prefix, after string) iter.Seq2[objectstore.Info, error] {
+	o.before(prefix)
+	return o.Store.List(ctx, prefix, after)
+}
+
+// The newest snapshot of the source is forgotten after a writer chose it as the parent.
+func TestParentIsForgottenMeanwhile(t *testing.T) {
+	r := newRepo(t)
+	dir := smallWorkspace(t)
+	id := r.snapshot(dir).Snapshot
+	happened := false
+	late := (&testRepo{t: t, state: t.TempDir()}).open(&overtaken{r.store, once("snapshots/"+id.String(), func(string) {
+		happened = true
+		r.forget(id)
+	})})
+	result := late.snapshot(dir)
+	if !happened {
+		t.Fatal("the parent was not looked up")
+	}
+	if info, err := r.Show(t.Context(), result.Snapshot); err != nil || !info.Manifest.Parent.IsZero() {
+		t.Errorf("parent %v, %v", info.Manifest.Parent, err)
+	}
+	r.elsewhere().restore(result.Snapshot)
 }

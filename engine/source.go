@@ -131,7 +131,15 @@ func (r *Repository) findParent(ctx context.Context, src *source, view commit.Vi
 		r.opts.Events.warn("find parent of", src.path, err)
 		return parent{}, nil
 	}
-	return r.loadParent(ctx, id)
+	found, err := r.loadParent(ctx, id)
+	if errors.Is(err, ErrNotFound) { // it was forgotten since it was listed
+		return parent{}, nil
+	}
+	if err != nil {
+		r.opts.Events.warn("find parent of", src.path, err)
+		return parent{}, nil
+	}
+	return found, nil
 }
 
 func (r *Repository) loadParent(ctx context.Context, id ID) (parent, error) {
