@@ -32,11 +32,13 @@ var mayImport = map[string][]string{
 	"providers/objectstore/fault":           {"providers/objectstore"},
 	"providers/objectstore/probe":           {"providers/objectstore"},
 	"providers/objectstore/s3":              {"providers/objectstore"},
-	"providers/objectstore/s3/s3test":       {},
+	"providers/objectstore/s3/s3test":       {"providers/objectstore/objectstoretest/localserver"},
 	"providers/objectstore/objectstoretest": {"providers/objectstore", "providers/objectstore/mem"},
+
+	"providers/objectstore/objectstoretest/localserver": {},
 	// A module of its own.
 	"providers/objectstore/cloud":           {"providers/objectstore"},
-	"providers/objectstore/cloud/cloudtest": {},
+	"providers/objectstore/cloud/cloudtest": {"providers/objectstore/objectstoretest/localserver"},
 	"providers/objectstore/transport":       {"providers/objectstore"},
 
 	"index":         {"index/localdb", "packfile/...", "packfile", "providers/objectstore"},

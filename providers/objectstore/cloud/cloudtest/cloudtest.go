@@ -17,9 +17,11 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/snapctl/snapctl/providers/objectstore/objectstoretest/localserver"
 )
 
 // GCS is a running emulator of Google Cloud Storage with one empty bucket. It
@@ -32,13 +34,19 @@ type GCS struct {
 // StartGCS starts an emulator of Google Cloud Storage.
 func StartGCS(t testing.TB) *GCS {
 	t.Helper()
-	address := freeAddress(t)
+	address := localserver.FreeAddress(t)
 	host, port, _ := net.SplitHostPort(address)
 	run(t, address, exec.Command(fakeGCSServer(t), "-scheme", "http", "-host", host, "-port", port,
 		"-public-host", address, "-backend", "memory", "-log-level", "error"))
 	g := &GCS{Endpoint: "http://" + address}
 	g.Bucket = g.NewBucket(t, "bucket")
 	return g
+}
+
+func run(t testing.TB, address string, server *exec.Cmd) {
+	t.Helper()
+	server.Dir = t.TempDir() // whatever it writes unasked
+	localserver.Run(t, address, server, 2*time.Minute)
 }
 
 // NewBucket makes a bucket and returns its name.
@@ -67,7 +75,7 @@ type Azure struct {
 // StartAzure starts an emulator of Azure Blob Storage.
 func StartAzure(t testing.TB) *Azure {
 	t.Helper()
-	address := freeAddress(t)
+	address := localserver.FreeAddress(t)
 	host, port, _ := net.SplitHostPort(address)
 	a := &Azure{Account: "testaccount", Key: base64.StdEncoding.EncodeToString([]byte("a key that is no secret"))}
 	a.Endpoint = "http://" + address + "/" + a.Account

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/snapctl/snapctl/providers/objectstore/objectstoretest/localserver"
 )
 
 // The versions of the emulators that are installed; those on PATH may be others.
@@ -70,7 +72,7 @@ func once(t testing.TB, name string, install func(dir string) *exec.Cmd) (dir st
 	command := install(dir)
 	command.Dir = dir // outside of any module
 	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("install %s: %v\n%s", name, err, lastLines(output))
+		t.Fatalf("install %s: %v\n%s", name, err, localserver.LastLines(output))
 	}
 	if err := os.WriteFile(done, nil, 0o644); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/snapctl/snapctl/providers/objectstore/objectstoretest/localserver"
 )
 
 // Version is that of the versitygw that is built; one on PATH may be another.
@@ -38,7 +40,7 @@ func versitygw(t testing.TB) string {
 	install.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
 	install.Dir = dir // outside of any module
 	if output, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("build versitygw: %v\n%s", err, lastLines(output))
+		t.Fatalf("build versitygw: %v\n%s", err, localserver.LastLines(output))
 	}
 	return program
 }

@@ -11,11 +11,14 @@ import (
 	"context"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/snapctl/snapctl/providers/objectstore/objectstoretest/localserver"
 )
 
 // The credentials of all servers.
@@ -34,17 +37,20 @@ type Server struct {
 // Start starts a server without TLS.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	return start(t, &Server{Endpoint: "http://" + freeAddress(t)})
+	return start(t, &Server{Endpoint: "http://" + localserver.FreeAddress(t)})
 }
 
 // StartTLS starts a server with TLS and a certificate of its own.
 func StartTLS(t testing.TB) *Server {
 	t.Helper()
 	return start(t, &Server{
-		Endpoint: "https://" + freeAddress(t),
+		Endpoint: "https://" + localserver.FreeAddress(t),
 		CAFile:   filepath.Join(t.TempDir(), "certificate.pem"),
 	})
 }
+
+// patience is how long a server may take to start and to stop.
+const patience = 60 * time.Second
 
 func start(t testing.TB, s *Server) *Server {
 	t.Helper()
@@ -55,8 +61,9 @@ func start(t testing.TB, s *Server) *Server {
 		args = append(args, "--cert", s.CAFile, "--key", keyFile)
 	}
 	args = append(args, "posix", t.TempDir())
-	env := append(os.Environ(), "ROOT_ACCESS_KEY="+AccessKey, "ROOT_SECRET_KEY="+SecretKey)
-	run(t, address, env, versitygw(t), args...)
+	server := exec.Command(versitygw(t), args...)
+	server.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+AccessKey, "ROOT_SECRET_KEY="+SecretKey)
+	localserver.Run(t, address, server, patience)
 	s.Bucket = s.NewBucket(t, "bucket")
 	return s
 }

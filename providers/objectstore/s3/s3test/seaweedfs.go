@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/snapctl/snapctl/providers/objectstore/objectstoretest/localserver"
 )
 
 // StartSeaweedFS starts another kind of server. Its program weed must be on
@@ -32,11 +34,11 @@ func StartSeaweedFS(t testing.TB) *Server {
 	for _, port := range []string{"master", "volume", "filer"} {
 		args = append(args, freePorts(t, "-"+port)...)
 	}
-	address := freeAddress(t)
+	address := localserver.FreeAddress(t)
 	_, s3Port, _ := net.SplitHostPort(address)
 	args = append(args, "-s3.port", s3Port)
 	args = append(args, freePorts(t, "-s3")[2:]...)
-	run(t, address, os.Environ(), program, args...)
+	localserver.Run(t, address, exec.Command(program, args...), patience)
 	s := &Server{Endpoint: "http://" + address}
 	s.awaitBuckets(t)
 	s.Bucket = s.NewBucket(t, "bucket")
@@ -49,7 +51,7 @@ func freePorts(t testing.TB, component string) []string {
 	t.Helper()
 	var flags []string
 	for _, flag := range []string{".port", ".port.grpc"} {
-		_, port, _ := net.SplitHostPort(freeAddress(t))
+		_, port, _ := net.SplitHostPort(localserver.FreeAddress(t))
 		flags = append(flags, component+flag, port)
 	}
 	return flags

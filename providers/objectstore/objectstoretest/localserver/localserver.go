@@ -1,4 +1,5 @@
-package s3test
+// Package localserver runs the servers that suites of stores need, on this machine.
+package localserver
 
 import (
 	"bytes"
@@ -13,10 +14,10 @@ import (
 	"time"
 )
 
-// freeAddress is an address on which nobody listens at the moment. Its port is below those
+// FreeAddress is an address on which nobody listens at the moment. Its port is below those
 // that the kernel gives to whoever asks for any: between the look and the server's bind
 // nobody else gets it.
-func freeAddress(t testing.TB) string {
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	var err error
 	for range 100 {
@@ -31,15 +32,15 @@ func freeAddress(t testing.TB) string {
 	return ""
 }
 
-// run starts a server, waits until it listens, and stops it when the test ends.
-func run(t testing.TB, address string, env []string, program string, args ...string) {
+// Run starts a server, waits until it listens, and stops it when the test ends. Its patience
+// is how long it may take to start, and to stop.
+func Run(t testing.TB, address string, server *exec.Cmd, patience time.Duration) {
 	t.Helper()
 	logFile, err := os.Create(filepath.Join(t.TempDir(), "server.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := exec.Command(program, args...)
-	server.Env, server.Stdout, server.Stderr = env, logFile, logFile
+	server.Stdout, server.Stderr = logFile, logFile
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -49,19 +50,16 @@ func run(t testing.TB, address string, env []string, program string, args ...str
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		stop(server.Process, ended)
+		stop(server.Process, ended, patience)
 		logFile.Close()
 	})
-	if !listens(address, ended) {
+	if !listens(address, ended, patience) {
 		text, _ := os.ReadFile(logFile.Name())
-		t.Fatalf("%s does not listen on %s:\n%s", filepath.Base(program), address, lastLines(text))
+		t.Fatalf("%s does not listen on %s:\n%s", filepath.Base(server.Path), address, LastLines(text))
 	}
 }
 
-// patience is how long a server may take to start and to stop.
-const patience = 60 * time.Second
-
-func stop(process *os.Process, ended <-chan struct{}) {
+func stop(process *os.Process, ended <-chan struct{}, patience time.Duration) {
 	process.Signal(syscall.SIGTERM)
 	select {
 	case <-ended:
@@ -71,7 +69,7 @@ func stop(process *os.Process, ended <-chan struct{}) {
 	}
 }
 
-func listens(address string, ended <-chan struct{}) bool {
+func listens(address string, ended <-chan struct{}, patience time.Duration) bool {
 	tries := time.NewTicker(20 * time.Millisecond)
 	defer tries.Stop()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -89,7 +87,8 @@ func listens(address string, ended <-chan struct{}) bool {
 	return false
 }
 
-func lastLines(text []byte) []byte {
+// LastLines are the last twenty lines of what a program has said.
+func LastLines(text []byte) []byte {
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	return bytes.Join(lines[max(0, len(lines)-20):], []byte("\n"))
 }
