@@ -196,14 +196,17 @@ const (
 // behind its put: of a pin and a forget at the same moment one notices the other, so that
 // no pin which was acknowledged is lost.
 func (r *Repository) forget(ctx context.Context, k known) (outcome, error) {
-	if pinned, err := r.pinnedSince(ctx, k); err != nil || pinned {
-		return pinnedSince, err
+	pinned, err := r.isPinnedByNow(ctx, k)
+	if err != nil {
+		return untouched, err
+	}
+	if pinned {
+		return pinnedSince, nil
 	}
 	if err := r.bury(ctx, k.id); err != nil {
 		return untouched, err
 	}
-	pinned, err := r.pinnedSince(ctx, k)
-	if err != nil || !pinned {
+	if pinned, err = r.isPinnedByNow(ctx, k); err != nil || !pinned {
 		return forgotten, err
 	}
 	if _, err := r.UndoForget(ctx, k.id); err != nil {
@@ -212,9 +215,9 @@ func (r *Repository) forget(ctx context.Context, k known) (outcome, error) {
 	return pinnedSince, nil
 }
 
-// pinnedSince reports whether the snapshot was pinned since a plan was made. One that was
+// isPinnedByNow reports whether the snapshot was pinned since a plan was made. One that was
 // pinned then, or of which that could not be read, was named and forced.
-func (r *Repository) pinnedSince(ctx context.Context, k known) (bool, error) {
+func (r *Repository) isPinnedByNow(ctx context.Context, k known) (bool, error) {
 	if k.err != nil || retention.Pinned(k.info.Labels) {
 		return false, nil
 	}

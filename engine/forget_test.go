@@ -776,3 +776,16 @@ func TestParentIsForgottenMeanwhile(t *testing.T) {
 	}
 	r.elsewhere().restore(result.Snapshot)
 }
+
+// What could not be looked at again is neither forgotten nor pinned.
+func TestForgetOfALabelThatRottedMeanwhile(t *testing.T) {
+	r := newRepo(t)
+	id := r.snapshot(smallWorkspace(t)).Snapshot
+	r.label(id, map[string]string{"stage": "gold"})
+	plan := r.planForget(engine.ForgetOptions{Snapshots: []engine.ID{id}, Force: true})
+	rot(t, r.store, objects(t, r.store, "labels/")[0])
+	result, err := r.Forget(t.Context(), plan)
+	if !errors.Is(err, engine.ErrDamaged) || len(result.Forgotten)+len(result.Pinned) != 0 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}

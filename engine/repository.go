@@ -73,11 +73,12 @@ func initialize(ctx context.Context, store objectstore.Store, opts InitOptions) 
 	if !errors.Is(err, objectstore.ErrNotExist) {
 		return nil, err
 	}
-	for _, err := range store.List(ctx, ingest.PackPrefix, "") {
-		if err == nil { // a new one would make what is there unreadable for good
-			err = fmt.Errorf("%w: %w", ErrNoRepository, ErrConfigGone)
-		}
+	packs, err := hasPacks(ctx, store)
+	if err != nil {
 		return nil, err
+	}
+	if packs { // a new one would make what is there unreadable for good
+		return nil, fmt.Errorf("%w: %w", ErrNoRepository, ErrConfigGone)
 	}
 	cfg, material, err := newIdentity(opts)
 	if err != nil {
@@ -157,13 +158,18 @@ func onceThere(ctx context.Context, store objectstore.Store, err error) error {
 	if !errors.Is(err, ErrNoRepository) {
 		return err
 	}
-	for _, listing := range store.List(ctx, ingest.PackPrefix, "") {
-		if listing == nil {
-			return fmt.Errorf("%w: %w", err, ErrConfigGone)
-		}
-		break
+	if packs, listing := hasPacks(ctx, store); listing == nil && packs {
+		return fmt.Errorf("%w: %w", err, ErrConfigGone)
 	}
 	return err
+}
+
+// hasPacks reports whether there are packs of a repository.
+func hasPacks(ctx context.Context, store objectstore.Store) (bool, error) {
+	for _, err := range store.List(ctx, ingest.PackPrefix, "") {
+		return err == nil, err
+	}
+	return false, nil
 }
 
 // identify reads which repository there is, and unlocks its secrets.

@@ -204,8 +204,25 @@ type loaded struct {
 
 func (m *mark) loadPublished(ctx context.Context, refs []commit.Ref) (loaded, error) {
 	read := loaded{damaged: map[commit.Ref]error{}}
-	key := func(ref commit.Ref) string { return publishedRecord + ref.Key() }
-	err := m.load(ctx, refs, key, func(ctx context.Context, ref commit.Ref) error {
+	err := m.loadRecords(ctx, refs, publishedRecord, &read)
+	return read, err
+}
+
+// loadBuried opens what listings show as tombstones by their length. A snapshot that was
+// cut off, or over which another's tombstone was copied, is damage and does not pass for
+// gone; one that was put back from a copy counts. What is a tombstone once is one for
+// good, so each is opened once in a collection.
+func (m *mark) loadBuried(ctx context.Context, refs []commit.Ref, read *loaded) error {
+	found := loaded{damaged: read.damaged}
+	err := m.loadRecords(ctx, refs, buriedRecord, &found)
+	read.trees = append(read.trees, found.trees...) // those that are gone were not published when they were listed
+	return err
+}
+
+// loadRecords adds what is at the keys of snapshots that were not looked at yet.
+func (m *mark) loadRecords(ctx context.Context, refs []commit.Ref, kind string, read *loaded) error {
+	key := func(ref commit.Ref) string { return kind + ref.Key() }
+	return m.load(ctx, refs, key, func(ctx context.Context, ref commit.Ref) error {
 		record, err := commit.Load(ctx, m.repo.Repo, ref)
 		m.repo.mu.Lock()
 		defer m.repo.mu.Unlock()
@@ -217,29 +234,6 @@ func (m *mark) loadPublished(ctx context.Context, refs []commit.Ref) (loaded, er
 			read.damaged[ref] = err
 			return nil
 		case err == nil:
-			read.trees = append(read.trees, record.Manifest.Root, record.Manifest.Links)
-		}
-		return err
-	})
-	return read, err
-}
-
-// loadBuried opens what listings show as tombstones by their length. A snapshot that was
-// cut off, or over which another's tombstone was copied, is damage and does not pass for
-// gone. What is a tombstone once is one for good, so each is opened once in a collection.
-func (m *mark) loadBuried(ctx context.Context, refs []commit.Ref, read *loaded) error {
-	key := func(ref commit.Ref) string { return buriedRecord + ref.Key() }
-	return m.load(ctx, refs, key, func(ctx context.Context, ref commit.Ref) error {
-		record, err := commit.Load(ctx, m.repo.Repo, ref)
-		m.repo.mu.Lock()
-		defer m.repo.mu.Unlock()
-		switch {
-		case errors.Is(err, commit.ErrNotFound):
-			return nil
-		case errors.Is(err, commit.ErrDamaged):
-			read.damaged[ref] = err
-			return nil
-		case err == nil: // it was put back from a copy
 			read.trees = append(read.trees, record.Manifest.Root, record.Manifest.Links)
 		}
 		return err
